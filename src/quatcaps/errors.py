@@ -1,0 +1,22 @@
+"""Errors that a user can mend: one line that names the value, the limit and the remedy."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class QuatcapsError(ValueError):
+    """Something the caller gave does not fit; the message says what, and what to do about it."""
+
+
+def unknown_name(kind: str, name: str, known: Iterable[str]) -> QuatcapsError:
+    """An error for `name`, which is no known `kind`, with the nearest known one.
+
+    >>> print(unknown_name("model", "qnc", ["qcn", "cnn-small"]))
+    unknown model 'qnc': did you mean 'qcn'? Known: cnn-small, qcn
+    """
+    names = sorted(known)
+    near = difflib.get_close_matches(name, names, n=1, cutoff=0.4)
+    hint = f"did you mean {near[0]!r}? " if near else ""
+    return QuatcapsError(f"unknown {kind} {name!r}: {hint}Known: {', '.join(names)}")

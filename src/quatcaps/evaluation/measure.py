@@ -1,0 +1,118 @@
+"""One evaluation loop, and what is counted from its predictions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from quatcaps.data.batches import evaluation_batches
+from quatcaps.data.imageset import ImageSet
+from quatcaps.data.viewpoints import degrees
+from quatcaps.errors import QuatcapsError
+
+VOTE_MEMORY = 2**30
+"""Bytes that one evaluation batch may spend on votes and what is computed from them."""
+BYTES_PER_VOTE = 3 * 4 * 6
+LARGEST_BATCH = 512
+
+
+def evaluation_batch(network: nn.Module, crop: int) -> int:
+    """How many images fit in `VOTE_MEMORY` at once."""
+    votes = network.votes(crop, crop) if hasattr(network, "votes") else 0  # type: ignore[operator]
+    return max(1, min(LARGEST_BATCH, VOTE_MEMORY // max(1, votes * BYTES_PER_VOTE)))
+
+
+@torch.no_grad()
+def activations_of(
+    network: nn.Module,
+    images: ImageSet,
+    crop: int,
+    device: torch.device,
+    progress: Callable[[int, int], None] | None = None,
+) -> Tensor:
+    """(N, classes) float32 on the CPU: the activation of every class for every image; restores the training mode."""
+    training = network.training
+    network.eval()
+    found, done = [], 0
+    try:
+        for batch in evaluation_batches(images, evaluation_batch(network, crop), crop, device):
+            found.append(network(batch.images).activations.float().cpu())
+            done += len(batch.labels)
+            if progress is not None:
+                progress(done, len(images))
+    finally:
+        network.train(training)
+    return torch.cat(found)
+
+
+@dataclass(frozen=True)
+class Rate:
+    """How many of how many images were misclassified."""
+
+    errors: int
+    images: int
+
+    @property
+    def percent(self) -> float:
+        """The error in %."""
+        return 100 * self.errors / self.images
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """The errors of one network on one set of images. Azimuths and elevations are in degrees."""
+
+    name: str
+    classes: tuple[str, ...]
+    total: Rate
+    by_class: tuple[Rate | None, ...]  # None where a class has no image
+    confusion: tuple[tuple[int, ...], ...]  # [true class][named class]
+    by_azimuth: dict[int, Rate]
+    by_elevation: dict[int, Rate]
+
+    def to_json(self) -> dict[str, Any]:
+        def rate(counted: Rate | None) -> dict[str, Any] | None:
+            if counted is None:
+                return None
+            return {"error_percent": counted.percent, "errors": counted.errors, "images": counted.images}
+
+        return {
+            "name": self.name,
+            "error": rate(self.total),
+            "by_class": {name: rate(counted) for name, counted in zip(self.classes, self.by_class, strict=True)},
+            "confusion": [list(row) for row in self.confusion],
+            "by_azimuth": {str(angle): rate(counted) for angle, counted in self.by_azimuth.items()},
+            "by_elevation": {str(angle): rate(counted) for angle, counted in self.by_elevation.items()},
+        }
+
+
+def evaluate(images: ImageSet, activations: Tensor) -> Evaluation:
+    """Counts the errors of `activations` (N, classes); the class of the largest is what the network names."""
+    if not len(images):
+        raise QuatcapsError(f"{images.name} holds no image to evaluate")
+    named = activations.argmax(1)
+    wrong = named != images.labels
+    count = len(images.classes)
+    confusion = torch.bincount(images.labels * count + named, minlength=count**2).view(count, count)
+
+    def rate(chosen: Tensor) -> Rate | None:
+        return Rate(int(wrong[chosen].sum()), int(chosen.sum())) if chosen.any() else None
+
+    def by_code(field: str) -> dict[int, Rate]:
+        column = images.info.get(field, images.labels[:0])
+        rates = {degrees(field, code): rate(column == code) for code in column.unique().tolist()}
+        return {angle: counted for angle, counted in rates.items() if counted is not None}
+
+    return Evaluation(
+        name=images.name,
+        classes=images.classes,
+        total=Rate(int(wrong.sum()), len(images)),
+        by_class=tuple(rate(images.labels == label) for label in range(count)),
+        confusion=tuple(tuple(row) for row in confusion.tolist()),
+        by_azimuth=by_code("azimuth"),
+        by_elevation=by_code("elevation"),
+    )

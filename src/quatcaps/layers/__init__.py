@@ -1,0 +1,7 @@
+"""Layers as ordinary modules, for networks of one's own."""
+
+from quatcaps.layers.capsules import ClassCapsules, ConvolutionalCapsules
+from quatcaps.layers.primary import PrimaryCapsules
+from quatcaps.layers.residual import ResidualBlock
+
+__all__ = ["ClassCapsules", "ConvolutionalCapsules", "PrimaryCapsules", "ResidualBlock"]

@@ -1,0 +1,77 @@
+"""Primary capsules: from images to the first poses and activations.
+
+Branched, as the paper proposes: poses and activations come from networks of their own, aligned in space.
+Joint, as in earlier capsule networks: both heads read one trunk.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from torch import Tensor, nn
+
+from quatcaps.capsules import Capsules
+from quatcaps.errors import QuatcapsError
+from quatcaps.layers.residual import residual_trunk
+from quatcaps.poses import PoseType, pose_type
+
+
+class PrimaryCapsules(nn.Module):
+    """(N, channels, H, W) → capsules on a grid of ⌈H/s⌉ × ⌈W/s⌉, s the product of the strides.
+
+    `pose_blocks` and `activation_blocks` list the residual blocks of each branch as (channels, stride); without
+    `activation_blocks` the two heads share the pose trunk. Poses end in batch normalisation, activations in batch
+    normalisation and a sigmoid.
+    """
+
+    def __init__(
+        self,
+        channels: int,
+        capsules: int = 32,
+        *,
+        pose_blocks: Sequence[tuple[int, int]] = ((32, 1), (64, 2)),
+        activation_blocks: Sequence[tuple[int, int]] | None = ((32, 2),),
+        pose: str | PoseType = "quaternion",
+    ) -> None:
+        super().__init__()
+        self.capsules = capsules
+        self.dims = pose_type(pose).dims
+        self.stride = math.prod(stride for _, stride in pose_blocks)
+        self.pose_trunk = residual_trunk(channels, *_columns(pose_blocks))
+        self.pose_head = _head(pose_blocks[-1][0], capsules * self.dims)
+        if activation_blocks is None:
+            self.activation_trunk = None
+            self.activation_head = _head(pose_blocks[-1][0], capsules)
+        else:
+            stride = math.prod(stride for _, stride in activation_blocks)
+            if stride != self.stride:
+                raise QuatcapsError(
+                    f"the activation branch strides by {stride}, the pose branch by {self.stride}: the two must "
+                    "be equal to stay aligned"
+                )
+            self.activation_trunk = residual_trunk(channels, *_columns(activation_blocks))
+            self.activation_head = _head(activation_blocks[-1][0], capsules)
+
+    def grid(self, height: int, width: int) -> tuple[int, int]:
+        """The grid of capsules over images of that size."""
+        return (math.ceil(height / self.stride), math.ceil(width / self.stride))
+
+    def forward(self, images: Tensor) -> Capsules:
+        features = self.pose_trunk(images)
+        poses = self.pose_head(features).unflatten(1, (self.capsules, self.dims))
+        if self.activation_trunk is not None:
+            features = self.activation_trunk(images)
+        return Capsules(poses, self.activation_head(features).sigmoid())
+
+
+def _columns(blocks: Sequence[tuple[int, int]]) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    return tuple(channels for channels, _ in blocks), tuple(stride for _, stride in blocks)
+
+
+def _head(channels_in: int, channels_out: int) -> nn.Sequential:
+    """A 1×1 convolution with bias, Xavier-uniform, and batch normalisation."""
+    conv = nn.Conv2d(channels_in, channels_out, 1)
+    nn.init.xavier_uniform_(conv.weight)
+    nn.init.zeros_(conv.bias)  # type: ignore[arg-type]
+    return nn.Sequential(conv, nn.BatchNorm2d(channels_out))

@@ -1,0 +1,38 @@
+"""The residual block of the paper's figure 4: pre-activation, as in Deep Complex Networks."""
+
+from __future__ import annotations
+
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+
+class ResidualBlock(nn.Module):
+    """BN-ReLU-3×3(stride s)-BN-ReLU-3×3, plus a 1×1 stride-s convolution of the activated input; no biases.
+
+    (N, channels_in, H, W) → (N, channels_out, ⌈H/s⌉, ⌈W/s⌉). Convolutions start Kaiming-uniform.
+    """
+
+    def __init__(self, channels_in: int, channels_out: int, stride: int = 1) -> None:
+        super().__init__()
+        self.norm1 = nn.BatchNorm2d(channels_in)
+        self.conv1 = nn.Conv2d(channels_in, channels_out, 3, stride=stride, padding=1, bias=False)
+        self.norm2 = nn.BatchNorm2d(channels_out)
+        self.conv2 = nn.Conv2d(channels_out, channels_out, 3, padding=1, bias=False)
+        self.skip = nn.Conv2d(channels_in, channels_out, 1, stride=stride, bias=False)
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        for conv in (self.conv1, self.conv2, self.skip):
+            nn.init.kaiming_uniform_(conv.weight, nonlinearity="relu")
+
+    def forward(self, images: Tensor) -> Tensor:
+        activated = F.relu(self.norm1(images))
+        deeper = self.conv2(F.relu(self.norm2(self.conv1(activated))))
+        return deeper + self.skip(activated)
+
+
+def residual_trunk(channels_in: int, channels: tuple[int, ...], strides: tuple[int, ...]) -> nn.Sequential:
+    """Residual blocks one after the other, closed by a ReLU."""
+    before = (channels_in, *channels[:-1])
+    blocks = [ResidualBlock(*shape) for shape in zip(before, channels, strides, strict=True)]
+    return nn.Sequential(*blocks, nn.ReLU())

@@ -1,0 +1,32 @@
+"""Matrix poses: 4×4 numbers, turned into votes by free 4×4 weights (Hinton et al. 2018)."""
+
+from __future__ import annotations
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from quatcaps.poses.type import PoseType
+
+SIDE = 4
+
+
+class MatrixMaps(nn.Module):
+    """One free 4×4 matrix per (offset, child, parent): 16 numbers a map."""
+
+    def __init__(self, offsets: int, children: int, parents: int) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.empty(offsets, children, parents, SIDE, SIDE))
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """The identity plus noise of deviation 0.1: a vote begins near the child's own pose."""
+        nn.init.normal_(self.weight, std=0.1)
+        with torch.no_grad():
+            self.weight.add_(torch.eye(SIDE, dtype=self.weight.dtype, device=self.weight.device))
+
+    def forward(self) -> Float[Tensor, "offsets children parents 4 4"]:
+        return self.weight
+
+
+MATRIX = PoseType(name="matrix", rows=SIDE, columns=SIDE, maps=MatrixMaps)

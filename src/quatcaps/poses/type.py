@@ -1,0 +1,28 @@
+"""The seam between poses and everything that routes them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from torch import nn
+
+
+@dataclass(frozen=True)
+class PoseType:
+    """A pose of `rows` × `columns` numbers and the module that learns its maps.
+
+    `maps(offsets, children, parents)` builds a module whose call returns the matrices A as a tensor of shape
+    (offsets, children, parents, columns, columns). `offsets` counts the places of a child in a parent's
+    window: kernel height × kernel width, or 1 where all places share one map.
+    """
+
+    name: str
+    rows: int
+    columns: int
+    maps: Callable[[int, int, int], nn.Module]
+
+    @property
+    def dims(self) -> int:
+        """How many numbers a pose holds."""
+        return self.rows * self.columns

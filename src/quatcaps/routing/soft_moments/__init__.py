@@ -1,0 +1,54 @@
+"""`soft_moments`: the one heavy operation of every Gaussian routing.
+
+`bind` takes a layer's children and maps and returns a function from what the parents look like to the moments
+of the votes that each of them receives. A routing calls it once per iteration; how the votes are held, or
+whether they are ever formed, is the backend's business.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from quatcaps.errors import unknown_name
+from quatcaps.routing.soft_moments import reference
+from quatcaps.routing.soft_moments.moments import Moments, Parents, SoftMoments
+from quatcaps.routing.window import Window
+
+BACKENDS: dict[str, Callable[..., SoftMoments]] = {"reference": reference.bind}
+COMPETITIONS = ("position", "all")
+
+POSE_LIMIT = 1e6
+"""Poses beyond ±this are taken as this: their squares, summed and divided by the variance floor, stay finite in
+float32, forward and backward. Poses after batch normalisation lie within ±20."""
+
+
+def bind(
+    poses: Float[Tensor, "N I D height width"],
+    activations: Float[Tensor, "N I height width"],
+    maps: Float[Tensor, "offsets I J C C"],
+    window: Window,
+    *,
+    competition: str = "position",
+    backend: str = "reference",
+) -> SoftMoments:
+    """The votes v = A u of children in all windows, ready to be summed.
+
+    `competition` says who shares a child: the parent types at one `position`, or `all` parents at all positions
+    that see it. Half-precision input is computed in float32.
+    """
+    if backend not in BACKENDS:
+        raise unknown_name("routing backend", backend, BACKENDS)
+    if competition not in COMPETITIONS:
+        raise unknown_name("competition", competition, COMPETITIONS)
+    if poses.dtype in (torch.float16, torch.bfloat16):
+        poses = poses.float()
+    activations, maps = activations.to(poses.dtype), maps.to(poses.dtype)
+    poses = poses.clamp(-POSE_LIMIT, POSE_LIMIT)
+    return BACKENDS[backend](poses, activations, maps, window, competition=competition)
+
+
+__all__ = ["BACKENDS", "COMPETITIONS", "POSE_LIMIT", "Moments", "Parents", "SoftMoments", "bind"]

@@ -1,0 +1,128 @@
+"""Checkpoints: a folder of safetensors and JSON that appears whole or not at all.
+
+weights.safetensors    the network's parameters and buffers
+training.safetensors   the optimiser's state and the generators'
+state.json             the step, the epoch, the position in it, running sums
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Any
+
+import safetensors.torch
+import torch
+from safetensors import SafetensorError
+from torch import Tensor, nn
+
+from quatcaps.errors import QuatcapsError
+from quatcaps.files import explained, new_folder, read_json, write_json
+
+FORMAT = 1
+KEPT = 2
+NAME = re.compile(r"step-(\d+)")
+
+
+@dataclass
+class Position:
+    """Where a run stands."""
+
+    step: int = 0  # training steps done
+    epoch: int = 0
+    batch: int = 0  # batches of this epoch done
+    loss_sum: float = 0.0  # over this epoch
+    errors: int = 0  # misclassified training images of this epoch
+    seconds: float = 0.0  # spent training, over all parts of the run
+
+
+def save(
+    folder: Path,
+    network: nn.Module,
+    optimiser: torch.optim.Optimizer,
+    generator: torch.Generator,
+    position: Position,
+) -> Path:
+    """Writes the checkpoint of this step into `folder` and removes all but the newest few."""
+    path = folder / f"step-{position.step:08d}"
+    if path.exists():
+        return path
+    training = {"generator": generator.get_state()}
+    for number, state in optimiser.state_dict()["state"].items():
+        training |= {f"optimiser/{number}/{key}": value for key, value in state.items()}
+    with new_folder(path) as temporary:
+        save_tensors(temporary / "weights.safetensors", network.state_dict())
+        save_tensors(temporary / "training.safetensors", training)
+        write_json(temporary / "state.json", {"format": FORMAT, **asdict(position)})
+    for old in checkpoints(folder)[:-KEPT]:
+        shutil.rmtree(old, ignore_errors=True)
+    return path
+
+
+def checkpoints(folder: Path) -> list[Path]:
+    """The checkpoints in a folder, oldest first."""
+    if not folder.is_dir():
+        return []
+    found = [path for path in folder.iterdir() if NAME.fullmatch(path.name) and path.is_dir()]
+    return sorted(found, key=lambda path: int(path.name.split("-")[1]))
+
+
+def restore(path: Path, network: nn.Module, optimiser: torch.optim.Optimizer, generator: torch.Generator) -> Position:
+    """Puts a checkpoint back into what it was saved from."""
+    state = read_json(path / "state.json", "a checkpoint's state")
+    if state.pop("format", None) != FORMAT:
+        raise QuatcapsError(f"{path} was written in another format than this version reads ({FORMAT})")
+    kinds = {field.name: type(field.default) for field in fields(Position)}
+    if state.keys() != kinds.keys() or any(type(state[name]) is not kind for name, kind in kinds.items()):
+        raise QuatcapsError(
+            f"{path / 'state.json'} is not a checkpoint's state: its entries must be {', '.join(kinds)}"
+        )
+    load_weights(path, network)
+    tensors = load_tensors(path / "training.safetensors")
+    moments: dict[int, dict[str, Tensor]] = {}
+    for name, tensor in tensors.items():
+        if name != "generator":
+            _, number, key = name.split("/")
+            moments.setdefault(int(number), {})[key] = tensor
+    try:
+        optimiser.load_state_dict({"state": moments, "param_groups": optimiser.state_dict()["param_groups"]})
+        generator.set_state(tensors["generator"])
+    except (KeyError, ValueError, RuntimeError, TypeError) as error:
+        raise QuatcapsError(f"{path / 'training.safetensors'} does not fit this run: {error}") from error
+    return Position(**state)
+
+
+def load_weights(path: Path, network: nn.Module) -> None:
+    """A checkpoint's parameters and buffers into `network`; an error that names the first one that does not fit."""
+    source = path / "weights.safetensors"
+    tensors, wanted = load_tensors(source), network.state_dict()
+    for name in sorted(wanted.keys() | tensors.keys()):
+        if name not in tensors or name not in wanted:
+            problem = "is missing from the file" if name in wanted else "is not in this network"
+            raise QuatcapsError(f"{source} does not fit the network: {name} {problem}")
+        if tensors[name].shape != wanted[name].shape:
+            raise QuatcapsError(
+                f"{source} does not fit the network: {name} has shape {tuple(tensors[name].shape)}, the network's "
+                f"{tuple(wanted[name].shape)}: build it with the channels, classes and settings it was trained with"
+            )
+    network.load_state_dict(tensors)
+
+
+def save_tensors(path: Path, tensors: dict[str, Any]) -> None:
+    try:
+        safetensors.torch.save_file({name: t.detach().contiguous() for name, t in tensors.items()}, path)
+    except SafetensorError as error:
+        # safetensors wraps the system's error in text; what matters is that the write did not happen.
+        number = re.search(r"os error (\d+)", str(error))
+        raise OSError(int(number[1]) if number else 0, str(error)) from error
+
+
+def load_tensors(path: Path) -> dict[str, Tensor]:
+    """The tensors of a safetensors file, on the CPU."""
+    try:
+        with explained(f"read {path}"):
+            return safetensors.torch.load_file(path)
+    except SafetensorError as error:
+        raise QuatcapsError(f"{path} is truncated or not a safetensors file ({error})") from error

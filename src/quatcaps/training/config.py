@@ -1,0 +1,84 @@
+"""A run's configuration: a value that, with the code, is enough to run it again."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from quatcaps.errors import QuatcapsError, unknown_name
+from quatcaps.settings import change, to_json
+
+LOSSES = ("spread", "cross-entropy")
+SCHEDULES = ("staircase", "cosine", "constant")
+VIEWPOINTS = ("all", "azimuth", "elevation")
+
+
+def setting(default: Any, explanation: str) -> Any:
+    """A field with the text that `--help` shows for it."""
+    if isinstance(default, dict):
+        return field(default_factory=lambda: dict(default), metadata={"help": explanation})
+    return field(default=default, metadata={"help": explanation})
+
+
+@dataclass(frozen=True)
+class TrainingConfig:
+    """Everything that decides what a run learns. Defaults are the paper's, on the rendered toys."""
+
+    dataset: str = setting("toys", "dataset by name")
+    viewpoints: str = setting(
+        "all", "train on all viewpoints, or on the familiar ones of the azimuth or elevation experiment"
+    )
+    image_size: int = setting(48, "side of the stored images in pixels")
+    crop: int = setting(32, "side of the window that the network sees: random in training, central in testing")
+    data_seed: int = setting(0, "which toys the rendered dataset shows")
+    model: str = setting("qcn", "network by name")
+    model_settings: dict[str, Any] = setting({}, "a change to the network, NAME=VALUE; may be given several times")
+    loss: str = setting("spread", "spread or cross-entropy")
+    margin_scale: float = setting(50_000.0, "steps per unit of the spread loss's margin schedule")
+    score_scale: float = setting(1.0, "factor on the scores in cross-entropy; 10 suits capsule activations")
+    epochs: int = setting(300, "passes over the training images")
+    batch: int = setting(64, "images per step")
+    learning_rate: float = setting(3e-3, "Adam's rate at the start")
+    schedule: str = setting("staircase", "how the rate falls: staircase, cosine (to 0) or constant")
+    decay: float = setting(0.96, "staircase: the factor of each step down")
+    decay_steps: int = setting(20_000, "staircase: training steps between steps down")
+    weight_decay: float = setting(0.0, "decoupled weight decay")
+    seed: int = setting(0, "seed of the weights, the order of the images and the crops")
+    device: str = setting("auto", "cpu, cuda, cuda:N, or auto: cuda where there is one")
+    evaluate_every: int = setting(
+        1, "epochs between measurements on the test images (never used to choose); 0: only at the end"
+    )
+    evaluate_images: int = setting(2000, "test images measured between epochs, a fixed choice; 0: all, as at the end")
+    checkpoint_every: int = setting(1000, "steps between checkpoints")
+    log_every: int = setting(50, "steps between lines in the log")
+    tensorboard: bool = setting(False, "write TensorBoard events too (needs the extra quatcaps[tensorboard])")
+
+    def __post_init__(self) -> None:
+        for name, known in (("loss", LOSSES), ("schedule", SCHEDULES), ("viewpoints", VIEWPOINTS)):
+            if getattr(self, name) not in known:
+                raise unknown_name(name, getattr(self, name), known)
+        positive = ("image_size", "crop", "epochs", "batch", "decay_steps", "checkpoint_every", "log_every")
+        for name in (*positive, "learning_rate", "margin_scale", "score_scale", "decay"):
+            if not 0 < getattr(self, name) < math.inf:
+                raise QuatcapsError(f"{name} = {getattr(self, name)}: it must be above 0 and finite")
+        for name in ("weight_decay", "evaluate_every", "evaluate_images", "seed", "data_seed"):
+            if not 0 <= getattr(self, name) < math.inf:
+                raise QuatcapsError(f"{name} = {getattr(self, name)}: it must be 0 or more and finite")
+        for name in ("seed", "data_seed"):
+            if getattr(self, name) >= 2**63:
+                raise QuatcapsError(f"{name} = {getattr(self, name)}: it must be below 2^63")
+        if self.crop > self.image_size:
+            raise QuatcapsError(f"crop = {self.crop}: it must be at most the image size, {self.image_size}")
+
+    def changed(self, changes: Mapping[str, Any]) -> TrainingConfig:
+        """This configuration with some settings replaced."""
+        return change(self, changes)
+
+    def to_json(self) -> dict[str, Any]:
+        return to_json(self)
+
+    @staticmethod
+    def from_json(values: Mapping[str, Any]) -> TrainingConfig:
+        return change(TrainingConfig(), values)

@@ -1,0 +1,208 @@
+"""The training loop."""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from quatcaps.data.batches import TrainingBatches, mix
+from quatcaps.data.imageset import ImageSet
+from quatcaps.errors import QuatcapsError
+from quatcaps.evaluation.measure import activations_of, evaluate
+from quatcaps.losses import cross_entropy, margin, spread_loss
+from quatcaps.models import Output
+from quatcaps.training import checkpoint
+from quatcaps.training.checkpoint import Position
+from quatcaps.training.config import TrainingConfig
+from quatcaps.training.health import NonFinite, origin
+from quatcaps.training.log import Log
+from quatcaps.training.run import Run, choose_device
+from quatcaps.training.schedule import learning_rate
+
+CROPS, TEST_CHOICE = -1, -2  # streams of chance beside the epochs 0, 1, …
+
+
+class Interrupted(QuatcapsError):
+    """Stopped by Ctrl-C or by the system, with a checkpoint to go on from."""
+
+
+class Reporter(Protocol):
+    """Who is told how a run gets on."""
+
+    def step(self, step: int, steps: int, epoch: int, loss: float, error: float) -> None: ...
+
+    def epoch(self, epoch: int, epochs: int, loss: float, error: float, test_error: float | None) -> None: ...
+
+
+class Trainer:
+    """One run: its network, optimiser, batches, position and log."""
+
+    def __init__(self, run: Run, training: ImageSet, test: ImageSet, device: str | None = None) -> None:
+        self.run, self.config = run, run.config
+        self.device = choose_device(device or self.config.device)
+        self.network = run.network().to(self.device)
+        self.check_fit(training)
+        # The learning rate is a tensor-free function of the step and set before each one.
+        self.optimiser = torch.optim.AdamW(
+            self.network.parameters(), lr=self.config.learning_rate, weight_decay=self.config.weight_decay
+        )
+        self.generator = torch.Generator().manual_seed(mix(self.config.seed, CROPS))
+        self.batches = TrainingBatches(
+            training, self.config.batch, self.config.crop, self.config.seed, self.device, self.generator
+        )
+        self.test, self.test_sample = test, sample(test, self.config.evaluate_images, self.config.seed)
+        self.position = Position()
+        saved = checkpoint.checkpoints(run.checkpoints)
+        if saved:
+            self.position = checkpoint.restore(saved[-1], self.network, self.optimiser, self.generator)
+        self.totals = torch.tensor(
+            [self.position.loss_sum, self.position.errors], dtype=torch.float64, device=self.device
+        )
+
+    @property
+    def steps(self) -> int:
+        """The length of the whole run."""
+        return self.config.epochs * self.batches.per_epoch
+
+    def check_fit(self, images: ImageSet) -> None:
+        if images.classes != self.run.classes or images.channels != self.run.channels:
+            raise QuatcapsError(
+                f"{images.name} has {images.channels} channels and {len(images.classes)} classes, the run "
+                f"{self.run.channels} and {len(self.run.classes)}: train on the dataset that the run was made for"
+            )
+
+    def train(self, reporter: Reporter) -> None:
+        """Trains to the end of the last epoch, from wherever the position is."""
+        self.network.train()
+        log = Log(self.run.folder, self.position.step, self.position.epoch, tensorboard=self.config.tensorboard)
+        try:
+            with stop_signals() as stopped:
+                while self.position.epoch < self.config.epochs:
+                    self.train_epoch(reporter, log, stopped)
+                    self.end_epoch(reporter, log)
+            self.save()
+        finally:
+            log.close()
+
+    def train_epoch(self, reporter: Reporter, log: Log, stopped: threading.Event) -> None:
+        position = self.position
+        for batch in self.batches.epoch(position.epoch, position.batch):
+            started = time.perf_counter()
+            rate = learning_rate(self.config, position.step, self.steps)
+            loss, wrong = self.update(batch.images, batch.labels, rate)
+            self.totals += torch.stack([loss.double(), wrong.double()])
+            position.step += 1
+            position.batch += 1
+            position.seconds += time.perf_counter() - started
+            loss_sum, errors = self.totals.tolist()
+            mean_loss, error = loss_sum / position.batch, errors / (position.batch * self.config.batch)
+            reporter.step(position.step, self.steps, position.epoch, mean_loss, error)
+            if position.step % self.config.log_every == 0:
+                log.write("step", position.step, epoch=position.epoch, loss=float(loss), learning_rate=rate)
+            if position.step % self.config.checkpoint_every == 0:
+                self.save()
+            if stopped.is_set():
+                path = self.save()
+                raise Interrupted(
+                    f"interrupted after step {position.step} of {self.steps}; saved {path.name}: "
+                    f"go on with quatcaps train --resume {self.run.folder}"
+                )
+
+    def update(self, images: Tensor, labels: Tensor, rate: float) -> tuple[Tensor, Tensor]:
+        """One step of the optimiser; the loss, and how many images were misclassified before it."""
+        for group in self.optimiser.param_groups:
+            group["lr"] = rate
+        self.optimiser.zero_grad(set_to_none=True)
+        output = self.network(images)
+        loss = loss_of(self.config, output, labels, self.position.step)
+        loss.backward()
+        norm = torch.nn.utils.get_total_norm(
+            [parameter.grad for parameter in self.network.parameters() if parameter.grad is not None]
+        )
+        if not torch.isfinite(loss + norm):
+            raise self.non_finite(images, loss)
+        self.optimiser.step()
+        return loss.detach(), (output.activations.detach().argmax(1) != labels).sum()
+
+    def non_finite(self, images: Tensor, loss: Tensor) -> NonFinite:
+        saved = checkpoint.checkpoints(self.run.checkpoints)
+        what = f"the loss is {float(loss)}" if not torch.isfinite(loss) else "a gradient is not finite"
+        good = f"the last good checkpoint is {saved[-1]}" if saved else "there is no checkpoint yet"
+        return NonFinite(
+            f"training stopped at step {self.position.step + 1}: {what}; it began in {origin(self.network, images)}; {good}"
+        )
+
+    def end_epoch(self, reporter: Reporter, log: Log) -> None:
+        position = self.position
+        loss_sum, errors = self.totals.tolist()
+        images = position.batch * self.config.batch
+        loss, error = loss_sum / position.batch, errors / images
+        last = position.epoch + 1 == self.config.epochs
+        test_error = None
+        if last or (self.config.evaluate_every and (position.epoch + 1) % self.config.evaluate_every == 0):
+            chosen = self.test if last else self.test_sample
+            activations = activations_of(self.network, chosen, self.config.crop, self.device)
+            test_error = evaluate(chosen, activations).total.percent / 100
+        log.write(
+            "epoch",
+            position.step,
+            epoch=position.epoch,
+            loss=loss,
+            error=error,
+            test_error=test_error,
+            learning_rate=learning_rate(self.config, position.step - 1, self.steps),
+            seconds=round(position.seconds, 3),
+        )
+        reporter.epoch(position.epoch, self.config.epochs, loss, error, test_error)
+        position.epoch += 1
+        position.batch = 0
+        self.totals.zero_()
+
+    def save(self) -> Path:
+        self.position.loss_sum, self.position.errors = self.totals[0].item(), int(self.totals[1].item())
+        return checkpoint.save(self.run.checkpoints, self.network, self.optimiser, self.generator, self.position)
+
+
+def loss_of(config: TrainingConfig, output: Output, labels: Tensor, step: int) -> Tensor:
+    if config.loss == "cross-entropy":
+        return cross_entropy(output.scores.float(), labels, config.score_scale)
+    return spread_loss(output.activations.float(), labels, margin(step, config.margin_scale))
+
+
+def sample(images: ImageSet, count: int, seed: int) -> ImageSet:
+    """A fixed choice of `count` images; all of them for 0."""
+    if not 0 < count < len(images):
+        return images
+    generator = torch.Generator().manual_seed(mix(seed, TEST_CHOICE))
+    return images.select(torch.randperm(len(images), generator=generator)[:count].sort().values)
+
+
+@contextmanager
+def stop_signals() -> Iterator[threading.Event]:
+    """An event that Ctrl-C or SIGTERM sets, so that a step is finished before the run stops; a second Ctrl-C stops
+    at once."""
+    stopped = threading.Event()
+    if threading.current_thread() is not threading.main_thread():
+        yield stopped
+        return
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        if stopped.is_set():
+            raise KeyboardInterrupt
+        stopped.set()
+
+    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield stopped
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

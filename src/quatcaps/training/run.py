@@ -1,0 +1,139 @@
+"""A run's folder: what it was told to do, on what, with which versions; and the network it has now."""
+
+from __future__ import annotations
+
+import platform
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+import quatcaps
+from quatcaps import data
+from quatcaps.data.imageset import ImageSet
+from quatcaps.data.viewpoints import split_viewpoints
+from quatcaps.errors import QuatcapsError
+from quatcaps.files import make_folder, read_json, write_json
+from quatcaps.models import build
+from quatcaps.training.checkpoint import checkpoints, load_weights
+from quatcaps.training.config import TrainingConfig
+
+FORMAT = 1
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run that has a folder."""
+
+    folder: Path
+    config: TrainingConfig
+    channels: int
+    classes: tuple[str, ...]
+
+    @property
+    def checkpoints(self) -> Path:
+        return self.folder / "checkpoints"
+
+    def network(self) -> nn.Module:
+        """The network as this run initialises it."""
+        return build(
+            self.config.model,
+            channels=self.channels,
+            classes=len(self.classes),
+            seed=self.config.seed,
+            **self.config.model_settings,
+        )
+
+    def trained_network(self) -> nn.Module:
+        """The network of the newest checkpoint, ready to evaluate."""
+        saved = checkpoints(self.checkpoints)
+        if not saved:
+            raise QuatcapsError(
+                f"{self.folder} has no checkpoint yet: train it with quatcaps train --resume {self.folder}"
+            )
+        network = self.network()
+        load_weights(saved[-1], network)
+        return network.eval()
+
+
+def create_run(folder: Path, config: TrainingConfig, images: ImageSet) -> Run:
+    """A new run folder; one that holds anything already is refused."""
+    make_folder(folder)
+    if any(folder.iterdir()):
+        hint = f"continue it with --resume {folder}, or " if (folder / "run.json").exists() else ""
+        raise QuatcapsError(f"{folder} is not empty: {hint}give another --output")
+    run = Run(folder, config, images.channels, images.classes)
+    description: dict[str, Any] = {
+        "format": FORMAT,
+        "config": config.to_json(),
+        "channels": run.channels,
+        "classes": list(run.classes),
+        "versions": versions(),
+    }
+    write_json(folder / "run.json", description)
+    return run
+
+
+def open_run(folder: Path) -> Run:
+    """The run in a folder; an error where there is none."""
+    if not folder.is_dir():
+        raise QuatcapsError(f"{folder} is not a run: there is no such folder")
+    if not (folder / "run.json").is_file():
+        raise QuatcapsError(f"{folder} is not a run: it has no run.json; give a folder that quatcaps train made")
+    description = read_json(folder / "run.json", "a run's description")
+    try:
+        if description["format"] != FORMAT:
+            raise QuatcapsError(f"{folder} was written in another format than this version reads ({FORMAT})")
+        config = TrainingConfig.from_json(description["config"])
+        return Run(folder, config, int(description["channels"]), tuple(map(str, description["classes"])))
+    except (KeyError, TypeError, AttributeError) as error:
+        raise QuatcapsError(f"{folder / 'run.json'} is not a run's description: {error!r}") from error
+
+
+def load_images(
+    config: TrainingConfig, split: str, data_folder: Path, progress: data.Progress | None = None
+) -> ImageSet:
+    """A split of the run's dataset, all viewpoints."""
+    return data.load(
+        config.dataset,
+        split,
+        folder=data_folder,
+        size=config.image_size,
+        seed=config.data_seed,
+        progress=progress,
+    )
+
+
+def familiar(config: TrainingConfig, images: ImageSet) -> ImageSet:
+    """The images from the viewpoints that the run trains on."""
+    return images if config.viewpoints == "all" else split_viewpoints(images, config.viewpoints)[0]
+
+
+def choose_device(name: str) -> torch.device:
+    """`cpu`, `cuda`, `cuda:N`, or `auto`: cuda where there is one."""
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        device = torch.device(name)
+    except RuntimeError as error:
+        raise QuatcapsError(f"unknown device {name!r}: give cpu, cuda, cuda:N or auto") from error
+    if device.type not in ("cpu", "cuda"):
+        raise QuatcapsError(f"device {name!r} is not supported: give cpu, cuda, cuda:N or auto")
+    if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
+        raise QuatcapsError(
+            f"device {name!r} is not here: this machine has {torch.cuda.device_count()} CUDA devices; give --device cpu"
+        )
+    return device
+
+
+def versions() -> dict[str, str]:
+    """What a run was made with."""
+    return {
+        "quatcaps": quatcaps.__version__,
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "machine": platform.machine(),
+        "gpu": torch.cuda.get_device_name() if torch.cuda.is_available() else "none",
+    }
