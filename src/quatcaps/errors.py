@@ -9,6 +9,8 @@ from collections.abc import Iterable
 class QuatcapsError(ValueError):
     """Something the caller gave does not fit; the message says what, and what to do about it."""
 
+    exit_code = 1
+
 
 def unknown_name(kind: str, name: str, known: Iterable[str]) -> QuatcapsError:
     """An error for `name`, which is no known `kind`, with the nearest known one.

@@ -17,7 +17,7 @@ from torch.nn import functional as F
 
 from quatcaps.errors import QuatcapsError
 
-Scalars = Float[Tensor, "..."]
+Numbers = Float[Tensor, "..."]
 Vectors = Float[Tensor, "... 3"]
 Quaternions = Float[Tensor, "... 4"]
 Matrices3 = Float[Tensor, "... 3 3"]
@@ -63,7 +63,7 @@ def product(q: Tensor, p: Tensor) -> Quaternions:
     return torch.stack((w, x, y, z), -1)
 
 
-def norm(q: Tensor) -> Scalars:
+def norm(q: Tensor) -> Numbers:
     """‖q‖ = √(w² + x² + y² + z²), of shape (...). Its gradient at zero is zero."""
     _check("norm", "wxyz", q=q)
     return _length(_wide(q)).to(q.dtype)
@@ -82,7 +82,7 @@ def inverse(q: Tensor) -> Quaternions:
     return (conjugate(scaled) / square / size).to(q.dtype)
 
 
-def safe_unit(x: Tensor, dim: int) -> Scalars:
+def safe_unit(x: Tensor, dim: int) -> Numbers:
     """x / ‖x‖₂ along one dimension of a tensor of any shape.
 
     Zero stays zero, and there the gradient passes through unchanged.
@@ -189,7 +189,7 @@ def right_embedding(q: Tensor) -> Matrices4:
     return _matrix(4, w, -x, -y, -z, x, w, z, -y, y, -z, w, x, z, y, -x, w)
 
 
-def geodesic_distance(q: Tensor, p: Tensor) -> Scalars:
+def geodesic_distance(q: Tensor, p: Tensor) -> Numbers:
     """The angle in [0, π] radians of the rotation between two rotors (..., 4): 2 atan2(‖v‖, |s|) of q* p.
 
     The signs of q and p do not matter. The tiniest angles keep their precision; at zero the gradient is zero.

@@ -12,12 +12,22 @@ from quatcaps.errors import unknown_name
 Progress = Callable[[int, int], None]
 """Called with what is done and what there is to do."""
 
+MINI = {"elevations": (0, 3, 6), "lightings": (0,)}
+"""What `toys-mini` shows of the toys: 30°, 45° and 60°, one lighting, all azimuths; 1,350 pairs a split."""
+
 
 def _toys(split: str, folder: Path, size: int, seed: int, progress: Progress | None) -> ImageSet:
     return toys.load(split, size=size, seed=seed, cache=folder / "toys", progress=progress)
 
 
-DATASETS: dict[str, Callable[[str, Path, int, int, Progress | None], ImageSet]] = {"toys": _toys}
+def _toys_mini(split: str, folder: Path, size: int, seed: int, progress: Progress | None) -> ImageSet:
+    return toys.load(split, size=size, seed=seed, cache=folder / "toys", progress=progress, **MINI)
+
+
+DATASETS: dict[str, Callable[[str, Path, int, int, Progress | None], ImageSet]] = {
+    "toys": _toys,
+    "toys-mini": _toys_mini,
+}
 
 
 def load(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import torch
 from torch import Tensor, nn
@@ -13,6 +13,7 @@ from quatcaps.poses import PoseType, pose_type
 from quatcaps.routing import EM, Window, soft_moments
 
 
+@runtime_checkable
 class Routing(Protocol):
     """Settings of a routing that a layer can hold, such as `EM`."""
 
@@ -44,7 +45,7 @@ class ConvolutionalCapsules(nn.Module):
         stride: int = 1,
         *,
         pose: str | PoseType = "quaternion",
-        routing: Routing = EM(),  # noqa: B008  a frozen value
+        routing: Routing = EM(),
     ) -> None:
         super().__init__()
         self.capsules_in, self.capsules_out = children, parents
@@ -80,7 +81,7 @@ class ClassCapsules(nn.Module):
         classes: int,
         *,
         pose: str | PoseType = "quaternion",
-        routing: Routing = EM(),  # noqa: B008  a frozen value
+        routing: Routing = EM(),
     ) -> None:
         super().__init__()
         self.capsules_in, self.capsules_out = children, classes

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor, nn
@@ -15,6 +15,7 @@ from quatcaps.models.qcn import QCN, SMALL, QCNSettings
 from quatcaps.settings import change
 
 
+@runtime_checkable
 class Output(Protocol):
     """What every network returns."""
 

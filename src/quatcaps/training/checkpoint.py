@@ -7,6 +7,7 @@ state.json             the step, the epoch, the position in it, running sums
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 from dataclasses import asdict, dataclass, fields
@@ -19,7 +20,7 @@ from safetensors import SafetensorError
 from torch import Tensor, nn
 
 from quatcaps.errors import QuatcapsError
-from quatcaps.files import explained, new_folder, read_json, write_json
+from quatcaps.files import explained, new_folder, read_json
 
 FORMAT = 1
 KEPT = 2
@@ -55,7 +56,7 @@ def save(
     with new_folder(path) as temporary:
         save_tensors(temporary / "weights.safetensors", network.state_dict())
         save_tensors(temporary / "training.safetensors", training)
-        write_json(temporary / "state.json", {"format": FORMAT, **asdict(position)})
+        (temporary / "state.json").write_text(json.dumps({"format": FORMAT, **asdict(position)}, indent=2) + "\n")
     for old in checkpoints(folder)[:-KEPT]:
         shutil.rmtree(old, ignore_errors=True)
     return path

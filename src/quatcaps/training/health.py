@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from quatcaps.errors import QuatcapsError
 
 
-class NonFinite(QuatcapsError):
+class NonFiniteError(QuatcapsError):
     """The loss or a gradient became NaN or infinite; training has stopped before the weights took it in."""
 
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import torch
 from torch import Tensor
@@ -23,7 +23,7 @@ from quatcaps.models import Output
 from quatcaps.training import checkpoint
 from quatcaps.training.checkpoint import Position
 from quatcaps.training.config import TrainingConfig
-from quatcaps.training.health import NonFinite, origin
+from quatcaps.training.health import NonFiniteError, origin
 from quatcaps.training.log import Log
 from quatcaps.training.run import Run, choose_device
 from quatcaps.training.schedule import learning_rate
@@ -31,10 +31,13 @@ from quatcaps.training.schedule import learning_rate
 CROPS, TEST_CHOICE = -1, -2  # streams of chance beside the epochs 0, 1, …
 
 
-class Interrupted(QuatcapsError):
+class RunInterruptedError(QuatcapsError):
     """Stopped by Ctrl-C or by the system, with a checkpoint to go on from."""
 
+    exit_code = 130
 
+
+@runtime_checkable
 class Reporter(Protocol):
     """Who is told how a run gets on."""
 
@@ -112,7 +115,7 @@ class Trainer:
                 self.save()
             if stopped.is_set():
                 path = self.save()
-                raise Interrupted(
+                raise RunInterruptedError(
                     f"interrupted after step {position.step} of {self.steps}; saved {path.name}: "
                     f"go on with quatcaps train --resume {self.run.folder}"
                 )
@@ -133,13 +136,12 @@ class Trainer:
         self.optimiser.step()
         return loss.detach(), (output.activations.detach().argmax(1) != labels).sum()
 
-    def non_finite(self, images: Tensor, loss: Tensor) -> NonFinite:
+    def non_finite(self, images: Tensor, loss: Tensor) -> NonFiniteError:
         saved = checkpoint.checkpoints(self.run.checkpoints)
-        what = f"the loss is {float(loss)}" if not torch.isfinite(loss) else "a gradient is not finite"
+        what = f"the loss is {loss.item()}" if not torch.isfinite(loss) else "a gradient is not finite"
         good = f"the last good checkpoint is {saved[-1]}" if saved else "there is no checkpoint yet"
-        return NonFinite(
-            f"training stopped at step {self.position.step + 1}: {what}; it began in {origin(self.network, images)}; {good}"
-        )
+        place = origin(self.network, images)
+        return NonFiniteError(f"training stopped at step {self.position.step + 1}: {what}; it began in {place}; {good}")
 
     def end_epoch(self, reporter: Reporter, log: Log) -> None:
         position = self.position

@@ -41,21 +41,25 @@ def _circle(count: int) -> Tensor:
     return torch.stack((angles.cos(), angles.sin()), dim=1)
 
 
+def _corners() -> Tensor:
+    signs = torch.tensor([1.0, -1.0], dtype=torch.float64)
+    return torch.cartesian_prod(signs, signs, signs)
+
+
 def ball(center: Vector, radii: Vector, pitch: float = 0.0, yaw: float = 0.0, roll: float = 0.0) -> Solid:
     """An ellipsoid with the given radii along its own x, y and z."""
     frame, middle, size = turned(pitch, yaw, roll), _vector(center), _vector(radii)
     circle = _circle(12)
     zero = torch.zeros(12, dtype=torch.float64)
     rings = [torch.stack((circle[:, 0], circle[:, 1], zero), dim=1).roll(k, dims=1) for k in range(3)]
-    return Ellipsoid(_rows(frame.T / size[:, None], middle), (torch.cat(rings) * size) @ frame.T + middle)
+    surface = torch.cat((*rings, _corners() / math.sqrt(3.0)))
+    return Ellipsoid(_rows(frame.T / size[:, None], middle), (surface * size) @ frame.T + middle)
 
 
 def block(center: Vector, size: Vector, pitch: float = 0.0, yaw: float = 0.0, roll: float = 0.0) -> Solid:
     """A box with the given full lengths along its own x, y and z."""
     frame, middle, half = turned(pitch, yaw, roll), _vector(center), _vector(size) / 2
-    signs = torch.tensor([1.0, -1.0], dtype=torch.float64)
-    corners = torch.cartesian_prod(signs, signs, signs) * half
-    return Box(_rows(frame.T / half[:, None], middle), corners @ frame.T + middle)
+    return Box(_rows(frame.T / half[:, None], middle), (_corners() * half) @ frame.T + middle)
 
 
 def rod(start: Vector, end: Vector, radius: float, end_radius: float | None = None, flatten: float = 1.0) -> Solid:
@@ -150,3 +154,8 @@ def wing(
 def pair(part: Callable[[float], Solid]) -> list[Solid]:
     """A part on the left (side +1) and its twin on the right (side -1)."""
     return [part(1.0), part(-1.0)]
+
+
+def wheels(x: float, track: float, radius: float, width: float) -> list[Solid]:
+    """Two wheels that stand on the ground, their outer faces `track` apart."""
+    return pair(lambda side: rod((x, side * (track / 2 - width), radius), (x, side * track / 2, radius), radius))

@@ -5,7 +5,7 @@ Shapes here and in the routings: N images, J parent types, D pose dimensions, H 
 
 from __future__ import annotations
 
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, runtime_checkable
 
 from jaxtyping import Float
 from torch import Tensor
@@ -32,6 +32,7 @@ class Moments(NamedTuple):
     second: Float[Tensor, "N J D H W"]  # S2 = Σ_i ρ_ij (v_ij − m_j)²
 
 
+@runtime_checkable
 class SoftMoments(Protocol):
     """The votes of one layer, however they are held: moments under given parents, or, given none, under
     uniform assignments (every parent that sees a child gets the same share of it)."""

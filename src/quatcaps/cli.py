@@ -1,0 +1,159 @@
+"""The command line: parses, calls, prints. What needs torch is imported by the commands that need it."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from quatcaps import __version__
+from quatcaps.errors import QuatcapsError, unknown_name
+from quatcaps.flags import given, with_flags
+from quatcaps.training.config import TrainingConfig
+
+app = typer.Typer(
+    help="Quaternion Capsule Networks: train, evaluate and look at them.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+DataDir = Annotated[
+    Path | None,
+    typer.Option(help="where datasets are kept (default: QUATCAPS_DATA_DIR, or quatcaps in your cache folder)"),
+]
+Device = Annotated[str, typer.Option(help="cpu, cuda, cuda:N, or auto: cuda where there is one")]
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"quatcaps {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="print the version")
+    ] = False,
+) -> None:
+    """Quaternion Capsule Networks: train, evaluate and look at them."""
+
+
+@app.command()
+@with_flags(TrainingConfig)
+def train(
+    recipe: Annotated[
+        str, typer.Option(help="the configuration to start from: paper, small, demo or demo-cnn")
+    ] = "paper",
+    output: Annotated[
+        Path | None, typer.Option(help="folder of the new run (default: runs/DATASET-MODEL-SEED)")
+    ] = None,
+    resume: Annotated[
+        Path | None, typer.Option(help="continue the run in this folder, with its own configuration")
+    ] = None,
+    data_dir: DataDir = None,
+    **settings: Any,
+) -> None:
+    """Train a network; all settings have flags."""
+    from rich.console import Console
+
+    from quatcaps.recipes import RECIPES
+    from quatcaps.training.commands import resume_run, start_run
+
+    changes = given(settings)
+    if resume is not None:
+        refused = [name for name in changes if name != "device"] + (["output"] if output else [])
+        if refused:
+            raise QuatcapsError(
+                f"--{refused[0].replace('_', '-')} cannot change a run that is resumed: its own configuration goes on"
+            )
+        resume_run(resume, data_dir, Console(), changes.get("device"))
+        return
+    if recipe not in RECIPES:
+        raise unknown_name("recipe", recipe, RECIPES)
+    config = RECIPES[recipe]().changed(changes)
+    folder = output or Path("runs") / f"{config.dataset}-{config.model}-{config.seed}"
+    start_run(config, folder, data_dir, Console())
+
+
+@app.command()
+def evaluate(
+    run: Annotated[Path, typer.Argument(help="folder of a run", metavar="RUN")],
+    split: Annotated[str, typer.Option(help="test or train")] = "test",
+    output: Annotated[
+        Path | None, typer.Option(help="folder for the table and the picture (default: the run's)")
+    ] = None,
+    device: Device = "auto",
+    data_dir: DataDir = None,
+) -> None:
+    """Error, per-class errors, confusion matrix, error by azimuth and elevation, as tables and as a picture."""
+    from rich.console import Console
+
+    from quatcaps.evaluation.commands import evaluate_command
+
+    evaluate_command(run, split, output, device, data_dir, Console())
+
+
+@app.command()
+def predict(
+    run: Annotated[Path, typer.Argument(help="folder of a run", metavar="RUN")],
+    images: Annotated[list[Path], typer.Argument(help="image files", metavar="IMAGE…")],
+    device: Device = "auto",
+) -> None:
+    """Name the class of image files, with its activation.
+
+    A stereo network takes an image twice as wide as high as the left view beside the right, any other as both views.
+    """
+    from rich.console import Console
+
+    from quatcaps.evaluation.commands import predict_command
+
+    predict_command(run, images, device, Console())
+
+
+@app.command()
+def demo(
+    output: Annotated[Path, typer.Option(help="folder for the tables, the pictures and the page")] = Path("demo"),
+    device: Device = "auto",
+    data_dir: DataDir = None,
+    epochs: Annotated[int | None, typer.Option(help="fewer or more passes than the demo's own")] = None,
+) -> None:
+    """Render the toys, train a small QCN and a small CNN on familiar azimuths, compare them on novel ones."""
+    from rich.console import Console
+
+    from quatcaps.demo import demo_command
+
+    demo_command(output, device, data_dir, epochs, Console())
+
+
+def main() -> None:
+    """Runs the command line; an error that a user can mend becomes one line and a non-zero exit."""
+    try:
+        app()
+    except QuatcapsError as error:
+        fail(str(error), error.exit_code)
+    except KeyboardInterrupt:
+        fail("interrupted", 130)
+    except BrokenPipeError:
+        sys.stderr.close()
+        sys.exit(141)
+    except MemoryError:
+        fail("out of memory: choose a smaller --batch", 1)
+    except RuntimeError as error:
+        if "out of memory" not in str(error) and "can't allocate memory" not in str(error):
+            raise
+        fail(f"out of memory: choose a smaller --batch, or another --device ({str(error).splitlines()[0]})", 1)
+
+
+def fail(message: str, code: int) -> None:
+    typer.echo(f"error: {message}", err=True)
+    sys.exit(code)
+
+
+if __name__ == "__main__":
+    main()

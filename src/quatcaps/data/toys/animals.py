@@ -1,0 +1,200 @@
+"""Ten four-legged animals, lengths in units of about one body length, angles in degrees."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from quatcaps.data.toys.parts import Vector, ball, pair, rod
+from quatcaps.data.toys.shapes import Solid
+
+
+@dataclass(frozen=True)
+class Animal:
+    """The proportions of a four-legged animal; what an animal lacks has length 0."""
+
+    body: float  # half the length of the barrel
+    deep: float  # half its height
+    wide: float  # half its width
+    leg: float  # from the belly line to the ground
+    thick: float  # radius of a leg
+    neck: float
+    neck_angle: float  # above the horizontal
+    neck_thick: float
+    head: float  # half the head's length
+    snout: float
+    tail: float
+    tail_angle: float  # above the horizontal, backwards
+    ear: float
+    stride: float = 0.0  # how far the legs swing
+    chest: float = 1.0  # size of the forequarters against the barrel
+    rump: float = 1.0
+    snout_thick: float = 0.5  # against the head
+    tail_thick: float = 0.05
+    flop: bool = False  # ears that hang
+    fan: bool = False  # ears like an elephant's
+    trunk: float = 0.0
+    tusk: float = 0.0
+    horn: float = 0.0
+    mane: float = 0.0
+    hump: float = 0.0
+    tuft: float = 0.0  # at the end of the tail
+
+
+KINDS: tuple[Animal, ...] = (
+    # 0 … 3 and 5 are the test split.
+    Animal(  # cow
+        body=0.62, deep=0.30, wide=0.27, leg=0.42, thick=0.085, neck=0.30, neck_angle=28.0, neck_thick=0.16,
+        head=0.20, snout=0.20, tail=0.50, tail_angle=-62.0, ear=0.11, stride=4.0, horn=0.20, snout_thick=0.75,
+        tuft=0.07, tail_thick=0.04,
+    ),
+    Animal(  # fox
+        body=0.50, deep=0.20, wide=0.17, leg=0.36, thick=0.065, neck=0.22, neck_angle=48.0, neck_thick=0.12,
+        head=0.17, snout=0.24, tail=0.55, tail_angle=-12.0, ear=0.17, stride=10.0, tail_thick=0.12,
+    ),
+    Animal(  # rhinoceros
+        body=0.66, deep=0.34, wide=0.30, leg=0.30, thick=0.12, neck=0.24, neck_angle=-4.0, neck_thick=0.22,
+        head=0.26, snout=0.22, tail=0.30, tail_angle=-60.0, ear=0.12, stride=8.0, snout_thick=0.75, chest=1.05,
+        tusk=-0.30, tail_thick=0.04,
+    ),
+    Animal(  # llama
+        body=0.48, deep=0.25, wide=0.21, leg=0.55, thick=0.075, neck=0.62, neck_angle=76.0, neck_thick=0.11,
+        head=0.16, snout=0.16, tail=0.20, tail_angle=-35.0, ear=0.18, stride=5.0, tail_thick=0.07,
+    ),
+    Animal(  # giraffe
+        body=0.46, deep=0.24, wide=0.20, leg=0.75, thick=0.07, neck=0.98, neck_angle=62.0, neck_thick=0.10,
+        head=0.16, snout=0.18, tail=0.42, tail_angle=-70.0, ear=0.12, chest=1.12, rump=0.9, horn=0.10, tuft=0.06,
+        tail_thick=0.03,
+    ),
+    Animal(  # bear
+        body=0.58, deep=0.33, wide=0.29, leg=0.30, thick=0.12, neck=0.22, neck_angle=15.0, neck_thick=0.20,
+        head=0.22, snout=0.18, tail=0.10, tail_angle=-20.0, ear=0.09, stride=14.0, rump=1.08, tail_thick=0.07,
+    ),
+    Animal(  # elephant
+        body=0.62, deep=0.40, wide=0.34, leg=0.42, thick=0.14, neck=0.18, neck_angle=22.0, neck_thick=0.24,
+        head=0.28, snout=0.0, tail=0.42, tail_angle=-65.0, ear=0.36, fan=True, trunk=0.62, tusk=0.26, tuft=0.05,
+        tail_thick=0.04,
+    ),
+    Animal(  # dog
+        body=0.50, deep=0.20, wide=0.17, leg=0.42, thick=0.07, neck=0.26, neck_angle=52.0, neck_thick=0.12,
+        head=0.18, snout=0.20, tail=0.42, tail_angle=48.0, ear=0.17, flop=True, stride=9.0, chest=1.12, rump=0.9,
+        tail_thick=0.055, snout_thick=0.6,
+    ),
+    Animal(  # horse
+        body=0.56, deep=0.25, wide=0.21, leg=0.60, thick=0.075, neck=0.50, neck_angle=50.0, neck_thick=0.14,
+        head=0.20, snout=0.24, tail=0.55, tail_angle=-48.0, ear=0.11, stride=12.0, chest=1.05, rump=1.08,
+        tail_thick=0.09, snout_thick=0.62,
+    ),
+    Animal(  # lion
+        body=0.56, deep=0.23, wide=0.20, leg=0.38, thick=0.09, neck=0.24, neck_angle=36.0, neck_thick=0.15,
+        head=0.20, snout=0.15, tail=0.62, tail_angle=20.0, ear=0.10, stride=12.0, mane=0.34, tuft=0.09,
+        snout_thick=0.62, tail_thick=0.04,
+    ),
+)  # fmt: skip
+
+
+def build(animal: Animal) -> list[Solid]:
+    """The animal's solids, standing on the ground."""
+    a = animal
+    height = a.leg + a.deep * 0.75
+    front, back = a.body * 0.62, -a.body * 0.62
+    solids = [
+        ball((0.0, 0.0, height), (a.body, a.wide, a.deep)),
+        ball((front, 0.0, height + 0.02), (a.body * 0.42, a.wide * 1.02 * a.chest, a.deep * 1.02 * a.chest)),
+        ball((back, 0.0, height + 0.02), (a.body * 0.42, a.wide * a.rump, a.deep * a.rump)),
+    ]
+    swing = math.sin(math.radians(a.stride)) * a.leg * 1.3
+    for x, sign in ((front, 1.0), (back, -1.0)):
+        for side in (1.0, -1.0):
+            foot = x + sign * side * swing
+            y = side * (a.wide - a.thick * 0.55)
+            solids.append(rod((x, y * 0.92, height), (foot, y, 0.0), a.thick * 1.35, a.thick * 0.9))
+            solids.append(ball((foot + a.thick * 0.45, y, a.thick * 0.55), (a.thick * 1.45, a.thick * 1.1, a.thick * 0.75)))
+    solids += _tail(a, (-a.body * 0.93, 0.0, height + a.deep * 0.45))
+    neck_start = (a.body * 0.72, 0.0, height + a.deep * 0.25)
+    cosine, sine = math.cos(math.radians(a.neck_angle)), math.sin(math.radians(a.neck_angle))
+    reach = a.neck + a.deep * 0.5
+    poll = (neck_start[0] + reach * cosine, 0.0, neck_start[2] + reach * sine)
+    solids.append(rod(neck_start, poll, a.neck_thick * 1.45, a.neck_thick))
+    solids += _head(a, poll)
+    if a.mane:
+        middle = (poll[0] - 0.06, 0.0, poll[2] - 0.02)
+        solids.append(ball(middle, (a.mane * 0.62, a.mane, a.mane * 1.08), pitch=a.neck_angle - 20.0))
+    if a.hump:
+        solids.append(ball((-0.02, 0.0, height + a.deep), (a.body * 0.35, a.wide * 0.6, a.hump)))
+    return solids
+
+
+def _tail(a: Animal, root: Vector) -> list[Solid]:
+    angle = math.radians(a.tail_angle)
+    tip = (root[0] - a.tail * math.cos(angle), 0.0, max(root[2] + a.tail * math.sin(angle), a.tail_thick))
+    tail = [rod(root, tip, a.tail_thick, a.tail_thick * 0.8)]
+    if a.tuft:
+        tail.append(ball(tip, (a.tuft * 1.3, a.tuft, a.tuft), pitch=-a.tail_angle))
+    elif a.tail_thick > 0.06:
+        tail.append(ball(tip, (a.tail_thick * 1.2, a.tail_thick * 0.85, a.tail_thick * 0.85), pitch=-a.tail_angle))
+    return tail
+
+
+def _head(a: Animal, poll: Vector) -> list[Solid]:
+    """The head hangs forward from the end of the neck."""
+    down = 24.0 if a.neck_angle > 20.0 else 30.0
+    dx, dz = math.cos(math.radians(down)), -math.sin(math.radians(down))
+    broad = a.head * (0.95 if a.fan else 0.78)
+    middle = (poll[0] + a.head * 0.35 * dx, 0.0, poll[2] + a.head * 0.35 * dz)
+    solids = [ball(middle, (a.head, broad, broad), pitch=-down)]
+    nose = (middle[0] + (a.head + a.snout) * dx, 0.0, middle[2] + (a.head + a.snout) * dz)
+    if a.snout:
+        thick = broad * a.snout_thick
+        solids.append(rod((middle[0] + a.head * 0.3 * dx, 0.0, middle[2] + a.head * 0.3 * dz), nose, thick * 1.25, thick))
+        solids.append(ball(nose, (thick * 0.6, thick, thick), pitch=-down))
+    crown = (middle[0] - a.head * 0.35, middle[2] + broad * 0.75)
+    if a.fan:
+        solids += pair(
+            lambda side: ball(
+                (middle[0] - a.head * 0.45, side * (broad + a.ear * 0.55), middle[2]),
+                (a.ear * 0.16, a.ear * 0.75, a.ear),
+                yaw=side * 28.0,
+            )
+        )
+    elif a.flop:
+        solids += pair(
+            lambda side: ball((crown[0], side * broad * 1.0, crown[1] - a.ear * 0.6), (a.ear * 0.45, a.ear * 0.25, a.ear))
+        )
+    else:
+        solids += pair(
+            lambda side: rod(
+                (crown[0], side * broad * 0.55, crown[1] - a.ear * 0.3),
+                (crown[0] - a.ear * 0.25, side * (broad * 0.6 + a.ear * 0.35), crown[1] + a.ear),
+                a.ear * 0.42,
+                a.ear * 0.12,
+            )
+        )
+    if a.trunk:
+        bend = (nose[0] + a.trunk * 0.12, 0.0, middle[2] - a.trunk * 0.45)
+        tip = (bend[0] + a.trunk * 0.30, 0.0, max(bend[2] - a.trunk * 0.45, 0.06))
+        solids.append(rod((middle[0] + a.head * 0.5, 0.0, middle[2]), bend, a.head * 0.42, a.head * 0.30))
+        solids.append(rod(bend, tip, a.head * 0.30, a.head * 0.22))
+    if a.tusk > 0.0:
+        start = (middle[0] + a.head * 0.5, middle[2] - broad * 0.5)
+        solids += pair(
+            lambda side: rod(
+                (start[0], side * broad * 0.5, start[1]),
+                (start[0] + a.tusk, side * broad * 0.75, start[1] - a.tusk * 0.15),
+                a.head * 0.16,
+                a.head * 0.06,
+            )
+        )
+    if a.tusk < 0.0:  # a horn on the nose
+        foot = (nose[0] - 0.04, 0.0, nose[2] + broad * 0.3)
+        solids.append(rod(foot, (foot[0] + 0.10, 0.0, foot[2] - a.tusk), 0.10, 0.02))
+    if a.horn:
+        solids += pair(
+            lambda side: rod(
+                (crown[0] + 0.06, side * broad * 0.5, crown[1] - 0.03),
+                (crown[0] + 0.12, side * (broad * 0.5 + a.horn * 0.7), crown[1] + a.horn * 0.8),
+                a.horn * 0.26,
+                a.horn * 0.10,
+            )
+        )
+    return solids

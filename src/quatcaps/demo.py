@@ -1,0 +1,83 @@
+"""`quatcaps demo`: a small QCN and a small CNN on familiar viewpoints, measured on novel ones."""
+
+from __future__ import annotations
+
+import platform
+from dataclasses import replace
+from pathlib import Path
+
+import torch
+from rich.console import Console
+
+from quatcaps.data.imageset import ImageSet
+from quatcaps.errors import QuatcapsError
+from quatcaps.evaluation.run import evaluate_run
+from quatcaps.models import MODELS, parameter_count
+from quatcaps.recipes import demo, demo_cnn
+from quatcaps.report.demo import Contender, write_demo
+from quatcaps.training.commands import load_splits, train_run
+from quatcaps.training.config import TrainingConfig
+from quatcaps.training.log import read_log
+from quatcaps.training.progress import counting
+from quatcaps.training.run import Run, choose_device, create_run, open_run
+
+
+def demo_command(folder: Path, device: str, data_dir: Path | None, epochs: int | None, console: Console) -> Path:
+    """Trains both networks, or goes on where an earlier demo stopped, and writes the page."""
+    changes = {"device": device} | ({} if epochs is None else {"epochs": epochs})
+    configs = [recipe().changed(changes) for recipe in (demo, demo_cnn)]
+    chosen = choose_device(device)
+    training, test = load_splits(configs[0], data_dir, console)
+    runs = [open_or_create(folder / config.model, config, training) for config in configs]
+    contenders, everything = [], {}
+    for run in runs:
+        train_run(run, training, test, console, device)
+        with counting(console, f"evaluating {run.config.model} on the test toys") as progress:
+            evaluations = evaluate_run(run, test, chosen, progress)
+        log = read_log(run.folder / "log.jsonl")
+        name = run.config.model
+        everything[name] = evaluations["all"]
+        contenders.append(
+            Contender(
+                name=name,
+                summary=MODELS[name].summary,
+                parameters=parameter_count(run.network()),
+                seconds=float(log[-1]["seconds"]),
+                familiar=evaluations["familiar"],
+                novel=evaluations["novel"],
+                log=log,
+            )
+        )
+    page = write_demo(folder, contenders, test, everything, settings(configs[0], chosen))
+    for contender in contenders:
+        console.print(
+            f"{contender.name:>9}: {contender.familiar.total.percent:5.2f}% error from familiar azimuths, "
+            f"{contender.novel.total.percent:5.2f}% from novel ones (chance: 80%)",
+            highlight=False,
+        )
+    console.print(
+        f"tables and pictures are in {folder}; open {page.resolve().as_uri()}", highlight=False, soft_wrap=True
+    )
+    return page
+
+
+def open_or_create(folder: Path, config: TrainingConfig, images: ImageSet) -> Run:
+    """The demo's run of an earlier call, if its configuration is the same; else a new one."""
+    if not (folder / "run.json").exists():
+        return create_run(folder, config, images)
+    run = open_run(folder)
+    if replace(run.config, device=config.device) != config:
+        raise QuatcapsError(f"{folder} holds a run with other settings: remove it, or give another --output")
+    return run
+
+
+def settings(config: TrainingConfig, device: torch.device) -> dict[str, str]:
+    """What the page says about how it was made."""
+    return {
+        "epochs": str(config.epochs),
+        "batch": str(config.batch),
+        "schedule": f"Adam, {config.learning_rate:g}, {config.schedule}",
+        "seed": str(config.seed),
+        "device": f"{device} ({platform.machine()}, {torch.get_num_threads()} threads)",
+        "torch": torch.__version__,
+    }

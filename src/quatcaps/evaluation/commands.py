@@ -1,0 +1,58 @@
+"""`quatcaps evaluate` and `quatcaps predict`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from rich.console import Console
+
+from quatcaps.data.cache import data_folder
+from quatcaps.errors import unknown_name
+from quatcaps.evaluation.predict import predict
+from quatcaps.evaluation.run import evaluate_run, write_evaluation
+from quatcaps.report.tables import Table, evaluation_tables
+from quatcaps.training.progress import counting
+from quatcaps.training.run import choose_device, load_images, open_run
+
+SPLITS = ("test", "train")
+
+
+def evaluate_command(
+    folder: Path, split: str, output: Path | None, device: str, data_dir: Path | None, console: Console
+) -> None:
+    """Prints the tables and leaves them, with a picture, in `output`."""
+    if split not in SPLITS:
+        raise unknown_name("split", split, SPLITS)
+    run, place = open_run(folder), output or folder
+    chosen = choose_device(device)
+    with counting(console, f"preparing the {split} images of {run.config.dataset}") as progress:
+        images = load_images(run.config, split, data_folder(data_dir), progress)
+    with counting(console, "evaluating") as progress:
+        evaluations = evaluate_run(run, images, chosen, progress)
+    from quatcaps.report.figures import evaluation_figure
+
+    write_evaluation(place / f"evaluation-{split}.json", evaluations)
+    evaluation_figure(evaluations["all"], place / f"evaluation-{split}.png")
+    for table in evaluation_tables(evaluations["all"]):
+        console.print(table.rich())
+    for name, evaluation in evaluations.items():
+        rate = evaluation.total
+        console.print(
+            f"{name:>8}: {rate.percent:.2f}% error ({rate.errors:,} of {rate.images:,} images)", highlight=False
+        )
+    console.print(
+        f"numbers and picture in {place / f'evaluation-{split}'}.json and .png", highlight=False, soft_wrap=True
+    )
+
+
+def predict_command(folder: Path, paths: list[Path], device: str, console: Console) -> None:
+    """Prints one row per file: the class, its activation, and the runner-up."""
+    run = open_run(folder)
+    activations = predict(run, paths, choose_device(device))
+    rows = []
+    for path, values in zip(paths, activations, strict=True):
+        first, second = values.topk(2).indices.tolist()
+        rows.append(
+            (str(path), run.classes[first], f"{values[first]:.3f}", f"{run.classes[second]} ({values[second]:.3f})")
+        )
+    console.print(Table("predictions", ("image", "class", "activation", "next"), tuple(rows)).rich())

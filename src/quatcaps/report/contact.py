@@ -1,0 +1,91 @@
+"""The contact sheet: a few images of every class, at a whole multiple of their size."""
+
+from __future__ import annotations
+
+import textwrap
+from pathlib import Path
+
+import torch
+from matplotlib.figure import Figure
+from torch import Tensor
+
+from quatcaps.data.imageset import ImageSet
+from quatcaps.data.viewpoints import degrees
+from quatcaps.errors import QuatcapsError
+from quatcaps.report.canvas import INK, MUTED, SMALL, TEXT, literal, save
+
+# Everything is placed by the dot, so that each pixel of an image becomes a square of whole dots.
+DOTS_PER_INCH = 200
+TILE, GAP, CAPTION, NAMES, HEADING = 192, 12, 34, 236, 56
+STRIDES = {"instance": 0.618, "elevation": 0.414, "lighting": 0.732}
+"""How far each field moves on from one column to the next, as a part of its range; they never fall into step."""
+
+
+def contact_sheet(images: ImageSet, path: Path, per_class: int = 8) -> None:
+    """Rows are classes; columns go around the azimuths, with instances, elevations and lightings mixed.
+
+    Stereo pairs show their left view. The choice depends on nothing but the images.
+    """
+    if per_class < 1:
+        raise QuatcapsError(f"per_class = {per_class}: it must be 1 or more")
+    if not len(images):
+        raise QuatcapsError(f"{images.name} holds no image to show")
+    height, width = images.size
+    scale = max(1, round(TILE / max(height, width)))
+    across, down = scale * width, scale * height
+    captioned = "azimuth" in images.info and "elevation" in images.info
+    row_height = down + GAP + (CAPTION if captioned else 0)
+    sheet_width = NAMES + per_class * (across + GAP) + GAP
+    sheet_height = HEADING + len(images.classes) * row_height
+    figure = Figure((sheet_width / DOTS_PER_INCH, sheet_height / DOTS_PER_INCH), DOTS_PER_INCH, facecolor="white")
+
+    def write(left: float, top: float, text: str, **style: str | float) -> None:
+        figure.text(left / sheet_width, 1 - top / sheet_height, literal(text), **style)  # type: ignore[arg-type]
+
+    left_view = "left view of each pair; " if images.channels == 2 else ""
+    below = "below each image its azimuth and elevation" if captioned else ""
+    heading = f"{images.name} ({left_view}{below})" if captioned or left_view else images.name
+    write(NAMES, HEADING / 2, heading.replace("; )", ")"), va="center", fontsize=SMALL, color=MUTED)
+    for label, name in enumerate(images.classes):
+        top = HEADING + label * row_height
+        style = {"ha": "right", "va": "center", "fontsize": TEXT, "color": INK}
+        write(NAMES - 2 * GAP, top + down / 2, textwrap.fill(name, 12), **style)  # type: ignore[arg-type]
+        for column, index in enumerate(choose(images, label, per_class)):
+            left = NAMES + column * (across + GAP)
+            box = (left / sheet_width, 1 - (top + down) / sheet_height, across / sheet_width, down / sheet_height)
+            axes = figure.add_axes(box)
+            axes.imshow(pixels(images.images[index]), cmap="gray", vmin=0, vmax=255, interpolation="nearest")
+            axes.set_axis_off()
+            if captioned:
+                angles = (degrees(field, int(images.info[field][index])) for field in ("azimuth", "elevation"))
+                caption = ", ".join(f"{angle}°" for angle in angles)
+                at = {"ha": "center", "va": "top", "fontsize": SMALL - 0.5, "color": MUTED}
+                write(left + across / 2, top + down + 4, caption, **at)  # type: ignore[arg-type]
+    save(figure, path)
+
+
+def choose(images: ImageSet, label: int, count: int) -> list[int]:
+    """Indices of at most `count` images of a class: azimuths evenly around the circle, all else spread widely."""
+    left = images.labels == label
+    count = min(count, int(left.sum()))
+    if "azimuth" not in images.info:
+        of_class = left.nonzero()[:, 0]
+        return [int(of_class[place * len(of_class) // count]) for place in range(count)]
+    known = images.info["azimuth"][left].unique()
+    chosen: list[int] = []
+    for place in range(count):
+        here = left & (images.info["azimuth"] == known[place * len(known) // count])
+        # A rare azimuth can run out; any other image of the class will do.
+        here = here if here.any() else left
+        for field, stride in STRIDES.items():
+            if field in images.info:
+                values = images.info[field][here].unique()
+                here = here & (images.info[field] == values[int(len(values) * (place * stride % 1))])
+        chosen.append(int(here.nonzero()[0, 0]))
+        left[chosen[-1]] = False
+    return chosen
+
+
+def pixels(image: Tensor) -> Tensor:
+    """(height, width) for grey and stereo images, (height, width, 3) for colour; (channels, height, width) before."""
+    return image.permute(1, 2, 0) if len(image) == 3 else image[0].to(torch.uint8)

@@ -1,0 +1,171 @@
+"""The one table printer: a table of text, for the terminal, Markdown, CSV and HTML."""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from html import escape
+from typing import TYPE_CHECKING, Any
+
+from quatcaps.errors import QuatcapsError
+from quatcaps.evaluation.measure import Evaluation, Rate
+
+if TYPE_CHECKING:
+    from rich.table import Table as RichTable
+else:
+    RichTable = Any  # rich is imported by whoever prints with it
+
+NOTHING = "–"
+"""The cell of a number that does not exist."""
+
+_NUMBER = re.compile(r"[+−-]?(\d+|\d{1,3}(,\d{3})+)(\.\d+)?")
+
+
+@dataclass(frozen=True)
+class Table:
+    """A titled table whose cells are ready to print; the first column names the row.
+
+    >>> print(Table("Errors", ("network", "error (%)"), (("qcn", "2.10"),)).markdown())
+    **Errors**
+    <BLANKLINE>
+    | network | error (%) |
+    | :--- | ---: |
+    | qcn | 2.10 |
+    <BLANKLINE>
+    """
+
+    title: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+
+    def __post_init__(self) -> None:
+        for number, row in enumerate(self.rows, 1):
+            if len(row) != len(self.columns):
+                raise QuatcapsError(
+                    f"row {number} of the table {self.title!r} has {len(row)} cells: "
+                    f"give one for each of its {len(self.columns)} columns"
+                )
+
+    @property
+    def numeric(self) -> tuple[bool, ...]:
+        """Which columns hold numbers and nothing else."""
+        columns = [[row[index] for row in self.rows] for index in range(len(self.columns))]
+        return tuple(
+            any(is_number(cell) for cell in cells) and all(is_number(cell) or cell == NOTHING for cell in cells)
+            for cells in columns
+        )
+
+    def rich(self) -> RichTable:
+        """For `rich.console.Console.print`; names that look like rich's markup are printed as they are."""
+        from rich import box
+        from rich.table import Table as Printed
+        from rich.text import Text
+
+        printed = Printed(title=Text(self.title, style="bold") if self.title else None, box=box.SIMPLE_HEAD)
+        for column, numeric in zip(self.columns, self.numeric, strict=True):
+            printed.add_column(Text(column), justify="right" if numeric else "left")
+        for row in self.rows:
+            printed.add_row(*(Text(cell) for cell in row))
+        return printed
+
+    def markdown(self) -> str:
+        """A table in GitHub's Markdown under its title in bold."""
+        rules = ("---:" if numeric else ":---" for numeric in self.numeric)
+        lines = [
+            " | ".join(cells)
+            for cells in (map(_markdown, self.columns), rules, *(map(_markdown, row) for row in self.rows))
+        ]
+        title = f"**{_markdown(self.title)}**\n\n" if self.title else ""
+        return title + "".join(f"| {line} |\n" for line in lines)
+
+    def csv(self) -> str:
+        """The columns' names and the rows, numbers as programs read them: no separators between thousands."""
+        text = io.StringIO()
+        writer = csv.writer(text, lineterminator="\n")
+        writer.writerow(self.columns)
+        writer.writerows([_plain(cell) for cell in row] for row in self.rows)
+        return text.getvalue()
+
+    def html(self) -> str:
+        """A `<table>` with its title as the caption, everything escaped; cells of numbers have the class `number`."""
+        kinds = [' class="number"' if numeric else "" for numeric in self.numeric]
+        caption = f"<caption>{escape(self.title)}</caption>\n" if self.title else ""
+        head = "".join(
+            f'<th scope="col"{kind}>{escape(column)}</th>' for column, kind in zip(self.columns, kinds, strict=True)
+        )
+        body = "".join(f"<tr>{''.join(_html_cells(row, kinds))}</tr>\n" for row in self.rows)
+        return f"<table>\n{caption}<thead><tr>{head}</tr></thead>\n<tbody>\n{body}</tbody>\n</table>"
+
+
+def is_number(cell: str) -> bool:
+    """Whether a cell is a number as these tables write them."""
+    return _NUMBER.fullmatch(cell) is not None
+
+
+def evaluation_tables(evaluation: Evaluation) -> tuple[Table, ...]:
+    """Error by class and in total, the confusion matrix, and error by azimuth and by elevation where known."""
+    tables = (
+        _error_by_class(evaluation),
+        _confusion(evaluation),
+        _error_by_angle(evaluation, "azimuth", evaluation.by_azimuth),
+        _error_by_angle(evaluation, "elevation", evaluation.by_elevation),
+    )
+    return tuple(table for table in tables if table.rows)
+
+
+def percent(rate: Rate | None) -> str:
+    """An error in % to two places."""
+    return NOTHING if rate is None else f"{rate.percent:.2f}"
+
+
+def _error_by_class(evaluation: Evaluation) -> Table:
+    named = [*zip(evaluation.classes, evaluation.by_class, strict=True), ("all classes", evaluation.total)]
+    return Table(
+        f"{evaluation.name}: error by class",
+        ("class", "images", "errors", "error (%)"),
+        tuple((name, *_counts(rate)) for name, rate in named),
+    )
+
+
+def _confusion(evaluation: Evaluation) -> Table:
+    return Table(
+        f"{evaluation.name}: images of each class (rows) by the class that was named (columns)",
+        ("class shown", *evaluation.classes),
+        tuple(
+            (name, *(f"{count:,}" for count in counts))
+            for name, counts in zip(evaluation.classes, evaluation.confusion, strict=True)
+            if any(counts)
+        ),
+    )
+
+
+def _error_by_angle(evaluation: Evaluation, field: str, rates: Mapping[int, Rate]) -> Table:
+    return Table(
+        f"{evaluation.name}: error by {field}",
+        (f"{field} (°)", "images", "errors", "error (%)"),
+        tuple((str(angle), *_counts(rates[angle])) for angle in sorted(rates)),
+    )
+
+
+def _counts(rate: Rate | None) -> tuple[str, str, str]:
+    return ("0", "0", NOTHING) if rate is None else (f"{rate.images:,}", f"{rate.errors:,}", percent(rate))
+
+
+def _html_cells(row: tuple[str, ...], kinds: list[str]) -> list[str]:
+    cells = [f"<td{kind}>{escape(cell)}</td>" for cell, kind in zip(row, kinds, strict=True)]
+    if row:
+        cells[0] = f'<th scope="row"{kinds[0]}>{escape(row[0])}</th>'
+    return cells
+
+
+def _markdown(text: str) -> str:
+    return re.sub(r"([\\|*_`\[])", r"\\\1", " ".join(text.split())).replace("&", "&amp;").replace("<", "&lt;")
+
+
+def _plain(cell: str) -> str:
+    if cell == NOTHING:
+        return ""
+    return cell.replace(",", "").replace("−", "-") if is_number(cell) else cell

@@ -1,0 +1,81 @@
+"""How a run gets on, for a person: a bar on a terminal, a line per epoch everywhere."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+
+class TrainingProgress:
+    """Draws what `Trainer` reports."""
+
+    def __init__(self, console: Console) -> None:
+        self.console = console
+        self.bar = Progress(
+            TextColumn("epoch {task.fields[epoch]}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TextColumn("loss {task.fields[loss]}  error {task.fields[error]}"),
+            TimeElapsedColumn(),
+            TextColumn("left"),
+            TimeRemainingColumn(compact=True),
+            console=console,
+            transient=True,
+            disable=not console.is_terminal,
+        )
+        self.task = self.bar.add_task("training", total=None, epoch="–", loss="–", error="–")
+
+    def __enter__(self) -> TrainingProgress:
+        self.bar.start()
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.bar.stop()
+
+    def step(self, step: int, steps: int, epoch: int, loss: float, error: float) -> None:
+        self.bar.update(
+            self.task, total=steps, completed=step, epoch=epoch + 1, loss=f"{loss:.4f}", error=f"{100 * error:.1f}%"
+        )
+
+    def epoch(self, epoch: int, epochs: int, loss: float, error: float, test_error: float | None) -> None:
+        test = "" if test_error is None else f"  test error {100 * test_error:5.2f}%"
+        width = len(str(epochs))
+        self.console.print(
+            f"epoch {epoch + 1:>{width}}/{epochs}  loss {loss:.4f}  training error {100 * error:5.2f}%{test}",
+            highlight=False,
+        )
+
+
+@contextmanager
+def counting(console: Console, doing: str) -> Iterator[Counter]:
+    """A bar for work that reports (done, total); off a terminal, one line when it begins."""
+    with Progress(
+        TextColumn(doing),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TextColumn("left"),
+        TimeRemainingColumn(compact=True),
+        console=console,
+        transient=True,
+        disable=not console.is_terminal,
+    ) as bar:
+        yield Counter(bar, doing)
+
+
+class Counter:
+    """Called with what is done and what there is to do."""
+
+    def __init__(self, bar: Progress, doing: str) -> None:
+        self.bar, self.doing = bar, doing
+        self.task: int | None = None
+
+    def __call__(self, done: int, total: int) -> None:
+        if self.task is None:
+            self.task = self.bar.add_task(self.doing, total=total)
+            if not self.bar.console.is_terminal:
+                self.bar.console.print(f"{self.doing}: {total:,}", highlight=False)
+        self.bar.update(self.task, completed=done, total=total)  # type: ignore[arg-type]

@@ -1,0 +1,64 @@
+"""What many tests share: a folder of rendered toys, random images, and the command line in this process."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+import torch
+
+from quatcaps import cli, data
+from quatcaps.data.imageset import ImageSet
+
+
+@pytest.fixture(scope="session")
+def toys_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A data folder with `toys-mini` rendered in it."""
+    folder = tmp_path_factory.mktemp("data")
+    for split in ("train", "test"):
+        data.load("toys-mini", split, folder=folder)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def noise_images() -> ImageSet:
+    """60 random stereo pairs of 3 classes, with viewpoints."""
+    generator = torch.Generator().manual_seed(0)
+    count = 60
+    return ImageSet(
+        name="noise",
+        images=torch.randint(256, (count, 2, 24, 24), generator=generator, dtype=torch.uint8),
+        labels=torch.arange(count) % 3,
+        classes=("one", "two", "three"),
+        info={
+            "instance": torch.arange(count) % 10,
+            "elevation": torch.arange(count) % 9,
+            "azimuth": 2 * (torch.arange(count) % 18),
+            "lighting": torch.arange(count) % 6,
+        },
+    )
+
+
+class Outcome(NamedTuple):
+    code: int
+    out: str
+    err: str
+
+
+@pytest.fixture
+def command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., Outcome]:
+    """Runs `quatcaps …` in this process."""
+
+    def run(*arguments: object) -> Outcome:
+        monkeypatch.setattr("sys.argv", ["quatcaps", *map(str, arguments)])
+        code: object = 0
+        try:
+            cli.main()
+        except SystemExit as stop:
+            code = stop.code
+        captured = capsys.readouterr()
+        return Outcome(int(code or 0), captured.out, captured.err)  # type: ignore[call-overload]
+
+    return run

@@ -1,0 +1,96 @@
+"""Configurations as values."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+
+import pytest
+
+from quatcaps.data.imageset import ImageSet
+from quatcaps.errors import QuatcapsError
+from quatcaps.recipes import RECIPES, paper
+from quatcaps.training.config import TrainingConfig
+from quatcaps.training.run import create_run, open_run
+
+
+@pytest.mark.parametrize("recipe", RECIPES.values(), ids=RECIPES.keys())
+def test_recipes_survive_json(recipe) -> None:  # noqa: ANN001
+    config = recipe()
+    assert TrainingConfig.from_json(json.loads(json.dumps(config.to_json()))) == config
+
+
+def test_paper_recipe_is_the_papers() -> None:
+    config = paper()
+    assert (config.model, config.loss, config.batch, config.epochs) == ("qcn", "spread", 64, 300)
+    assert (config.learning_rate, config.decay, config.decay_steps) == (3e-3, 0.96, 20_000)
+    assert (config.schedule, config.margin_scale, config.crop, config.image_size) == ("staircase", 50_000, 32, 48)
+
+
+def test_configuration_is_frozen() -> None:
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        paper().seed = 3  # type: ignore[misc]
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"loss": "spred"}, "unknown loss 'spred': did you mean 'spread'"),
+        ({"schedule": "cosin"}, "did you mean 'cosine'"),
+        ({"viewpoints": "azimut"}, "did you mean 'azimuth'"),
+        ({"epochs": 0}, "epochs = 0: it must be above 0"),
+        ({"batch": -4}, "batch = -4"),
+        ({"learning_rate": float("nan")}, "learning_rate = nan"),
+        ({"learning_rate": float("inf")}, "learning_rate = inf"),
+        ({"weight_decay": -1.0}, "weight_decay = -1.0: it must be 0 or more"),
+        ({"crop": 49}, "crop = 49: it must be at most the image size, 48"),
+        ({"seed": -1}, "seed = -1"),
+        ({"seed": 2**63}, "below 2\\^63"),
+        ({"epochs": "many"}, "epochs = 'many': it must be a whole number"),
+        ({"epoch": 3}, "unknown setting 'epoch': did you mean 'epochs'"),
+    ],
+)
+def test_bad_settings(changes: dict[str, object], words: str) -> None:
+    with pytest.raises(QuatcapsError, match=words):
+        paper().changed(changes)
+
+
+def test_run_round_trip(noise_images: ImageSet, tmp_path: Path) -> None:
+    config = paper().changed({"model_settings": {"iterations": 3}, "seed": 5})
+    created = create_run(tmp_path / "run", config, noise_images)
+    assert open_run(tmp_path / "run") == created
+
+
+def test_folder_with_something_in_it_is_left_alone(noise_images: ImageSet, tmp_path: Path) -> None:
+    (tmp_path / "thesis.tex").write_text("years of work")
+    with pytest.raises(QuatcapsError, match="is not empty: give another --output"):
+        create_run(tmp_path, paper(), noise_images)
+    assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]
+
+
+def test_run_is_not_overwritten(noise_images: ImageSet, tmp_path: Path) -> None:
+    create_run(tmp_path, paper(), noise_images)
+    with pytest.raises(QuatcapsError, match="continue it with --resume"):
+        create_run(tmp_path, paper(), noise_images)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "[]", "{}", '{"format": 1}', '{"format": 1, "config": 3, "channels": 1, "classes": []}']
+)
+def test_folder_that_is_no_run(text: str, tmp_path: Path) -> None:
+    with pytest.raises(QuatcapsError, match="there is no such folder"):
+        open_run(tmp_path / "nowhere")
+    with pytest.raises(QuatcapsError, match="is not a run: it has no run.json"):
+        open_run(tmp_path)
+    (tmp_path / "run.json").write_text(text)
+    with pytest.raises(QuatcapsError, match=r"run\.json is not a run's description"):
+        open_run(tmp_path)
+
+
+def test_run_of_another_format(noise_images: ImageSet, tmp_path: Path) -> None:
+    create_run(tmp_path, paper(), noise_images)
+    text = (tmp_path / "run.json").read_text().replace('"format": 1', '"format": 2')
+    (tmp_path / "run.json").write_text(text)
+    with pytest.raises(QuatcapsError, match="another format"):
+        open_run(tmp_path)

@@ -1,0 +1,142 @@
+"""The loop's guards and arithmetic."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from quatcaps.data.imageset import ImageSet
+from quatcaps.errors import QuatcapsError
+from quatcaps.training import checkpoint
+from quatcaps.training.config import TrainingConfig
+from quatcaps.training.health import NonFiniteError
+from quatcaps.training.log import read_log
+from quatcaps.training.loop import Trainer, sample
+from quatcaps.training.run import choose_device, create_run
+from quatcaps.training.schedule import learning_rate
+
+CONFIG = TrainingConfig(model="qcn-small", image_size=24, crop=20, epochs=2, batch=16, checkpoint_every=2, device="cpu")
+
+
+class Silent:
+    def step(self, *state: object) -> None: ...
+
+    def epoch(self, *state: object) -> None: ...
+
+
+def trainer(images: ImageSet, folder: Path, **changes: object) -> Trainer:
+    return Trainer(create_run(folder, CONFIG.changed(changes), images), images, images)
+
+
+class Poison(nn.Module):
+    """Passes capsules on, and from call number `calls` on a NaN with them."""
+
+    def __init__(self, inner: nn.Module, calls: int) -> None:
+        super().__init__()
+        self.inner, self.left = inner, calls
+
+    def forward(self, *inputs: Tensor) -> object:
+        output = self.inner(*inputs)
+        self.left -= 1
+        return output._replace(activations=output.activations / 0 - math.inf) if self.left <= 0 else output
+
+
+def test_non_finite_loss_names_step_layer_and_checkpoint(noise_images: ImageSet, tmp_path: Path) -> None:
+    run = trainer(noise_images, tmp_path)
+    run.network.layers[1] = Poison(run.network.layers[1], calls=4)
+    with pytest.raises(NonFiniteError) as stopped:
+        run.train(Silent())
+    message = str(stopped.value)
+    assert "stopped at step 4" in message
+    assert "the output of layers.1;" in message
+    assert "step-00000002" in message
+    assert all(torch.isfinite(p).all() for p in run.network.parameters())
+
+
+def test_non_finite_weights_are_named(noise_images: ImageSet, tmp_path: Path) -> None:
+    run = trainer(noise_images, tmp_path)
+    with torch.no_grad():
+        run.network.layers[0].maps.angle[0, 0, 0] = math.nan
+    with pytest.raises(NonFiniteError, match=r"at step 1: .* the weights of layers\.0\.maps; there is no checkpoint"):
+        run.train(Silent())
+
+
+def test_non_finite_gradient_stops_before_the_weights_take_it(noise_images: ImageSet, tmp_path: Path) -> None:
+    run = trainer(noise_images, tmp_path)
+    run.network.classify.maps.angle.register_hook(lambda gradient: gradient * math.inf)
+    weights = {name: p.clone() for name, p in run.network.named_parameters()}
+    with pytest.raises(
+        NonFiniteError, match=r"a gradient is not finite; it began in the gradient of classify\.maps\.angle"
+    ):
+        run.train(Silent())
+    assert all(torch.equal(p, weights[name]) for name, p in run.network.named_parameters())
+
+
+def test_training_lowers_the_loss(noise_images: ImageSet, tmp_path: Path) -> None:
+    run = trainer(noise_images, tmp_path, epochs=30, crop=24, evaluate_every=0)
+    run.train(Silent())
+    losses = [record["loss"] for record in read_log(tmp_path / "log.jsonl") if record["kind"] == "epoch"]
+    assert losses[-1] < 0.5 * losses[0]
+
+
+def test_log_holds_what_happened(noise_images: ImageSet, tmp_path: Path) -> None:
+    trainer(noise_images, tmp_path, log_every=1, evaluate_every=0).train(Silent())
+    records = read_log(tmp_path / "log.jsonl")
+    assert [r["kind"] for r in records] == ["step"] * 3 + ["epoch"] + ["step"] * 3 + ["epoch"]
+    mean = sum(r["loss"] for r in records[4:7]) / 3
+    assert math.isclose(records[7]["loss"], mean, rel_tol=1e-6)
+    assert records[3]["test_error"] is None
+    assert 0 <= records[7]["test_error"] <= 1, "the end is always measured"
+
+
+def test_cut_last_line_of_a_log_is_dropped(tmp_path: Path) -> None:
+    path = tmp_path / "log.jsonl"
+    path.write_text('{"kind": "step", "step": 1, "epoch": 0}\n{"kind": "st')
+    assert len(read_log(path)) == 1
+    path.write_text('{"kind": "st\n{"kind": "step", "step": 1, "epoch": 0}\n')
+    with pytest.raises(QuatcapsError, match="line 1"):
+        read_log(path)
+
+
+def test_tensorboard_events_are_written(noise_images: ImageSet, tmp_path: Path) -> None:
+    trainer(noise_images, tmp_path, tensorboard=True).train(Silent())
+    assert list((tmp_path / "tensorboard").glob("events.out.tfevents*"))
+
+
+def test_dataset_that_does_not_fit_the_run(noise_images: ImageSet, tmp_path: Path) -> None:
+    run = create_run(tmp_path, CONFIG, noise_images)
+    other = ImageSet("other", noise_images.images[:, :1], noise_images.labels, noise_images.classes)
+    with pytest.raises(QuatcapsError, match="other has 1 channels and 3 classes, the run 2 and 3"):
+        Trainer(run, other, other)
+
+
+def test_schedules() -> None:
+    paper = TrainingConfig()
+    assert learning_rate(paper, 19_999, 10**6) == 3e-3
+    assert math.isclose(learning_rate(paper, 40_000, 10**6), 3e-3 * 0.96**2)
+    cosine = paper.changed({"schedule": "cosine"})
+    assert learning_rate(cosine, 0, 100) == 3e-3
+    assert math.isclose(learning_rate(cosine, 50, 100), 1.5e-3)
+    assert learning_rate(cosine, 99, 100) < 1e-5
+    assert learning_rate(paper.changed({"schedule": "constant"}), 10**6, 10**6) == 3e-3
+
+
+def test_sample_is_fixed_and_whole_for_zero(noise_images: ImageSet) -> None:
+    assert torch.equal(sample(noise_images, 7, 1).images, sample(noise_images, 7, 1).images)
+    assert len(sample(noise_images, 7, 1)) == 7
+    assert len(sample(noise_images, 0, 1)) == len(sample(noise_images, 999, 1)) == 60
+
+
+@pytest.mark.parametrize("name", ["gpu", "mps", "cuda:99"])
+def test_device_that_is_not_here(name: str) -> None:
+    with pytest.raises(QuatcapsError, match=f"device '{name}'"):
+        choose_device(name)
+
+
+def test_checkpoints_follow_the_configuration(noise_images: ImageSet, tmp_path: Path) -> None:
+    trainer(noise_images, tmp_path, checkpoint_every=4).train(Silent())
+    assert [p.name for p in checkpoint.checkpoints(tmp_path / "checkpoints")] == ["step-00000004", "step-00000006"]

@@ -1,0 +1,160 @@
+"""A broken run, resumed, ends with the same bits as an unbroken one."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import torch
+
+from quatcaps.data.imageset import ImageSet
+from quatcaps.training import checkpoint
+from quatcaps.training.config import TrainingConfig
+from quatcaps.training.log import read_log
+from quatcaps.training.loop import RunInterruptedError, Trainer
+from quatcaps.training.run import create_run, open_run
+
+CONFIG = TrainingConfig(
+    model="qcn-small",
+    image_size=24,
+    crop=20,
+    epochs=3,
+    batch=8,
+    checkpoint_every=5,
+    log_every=1,
+    schedule="cosine",
+    weight_decay=0.01,
+    device="cpu",
+)
+
+
+Ending = tuple[bytes, bytes, dict[str, object], list[dict[str, object]]]
+
+
+class Silent:
+    def step(self, *state: object) -> None: ...
+
+    def epoch(self, *state: object) -> None: ...
+
+
+class CutError(Exception):
+    pass
+
+
+class CutAt(Silent):
+    """Breaks a run after a step, as a crash would."""
+
+    def __init__(self, step: int) -> None:
+        self.last = step
+
+    def step(self, step: int, *state: object) -> None:
+        if step == self.last:
+            raise CutError
+
+
+def trained(folder: Path, images: ImageSet, cuts: tuple[int, ...] = ()) -> Path:
+    run = create_run(folder, CONFIG, images)
+    for cut in cuts:
+        with pytest.raises(CutError):
+            Trainer(run, images, images).train(CutAt(cut))
+        run = open_run(folder)
+    Trainer(run, images, images).train(Silent())
+    return folder
+
+
+def ending(folder: Path) -> Ending:
+    """Everything a run leaves but its times."""
+    last = checkpoint.checkpoints(folder / "checkpoints")[-1]
+    state = json.loads((last / "state.json").read_text()) | {"seconds": 0}
+    log = [record | {"seconds": 0} for record in read_log(folder / "log.jsonl")]
+    return (last / "weights.safetensors").read_bytes(), (last / "training.safetensors").read_bytes(), state, log
+
+
+@pytest.fixture(scope="module")
+def unbroken(noise_images: ImageSet, tmp_path_factory: pytest.TempPathFactory) -> Ending:
+    return ending(trained(tmp_path_factory.mktemp("unbroken") / "run", noise_images))
+
+
+# 7 batches an epoch: a cut before the first checkpoint, in an epoch, at its end, and several cuts.
+@pytest.mark.parametrize("cuts", [(3,), (6,), (7,), (15,), (21,), (4, 9, 9, 20)])
+def test_resumed_run_equals_unbroken_run(
+    cuts: tuple[int, ...], unbroken: Ending, noise_images: ImageSet, tmp_path: Path
+) -> None:
+    assert ending(trained(tmp_path / "broken", noise_images, cuts)) == unbroken
+    assert [record["kind"] for record in unbroken[3]].count("epoch") == 3
+
+
+def test_another_seed_ends_elsewhere(unbroken: Ending, noise_images: ImageSet, tmp_path: Path) -> None:
+    run = create_run(tmp_path / "two", CONFIG.changed({"seed": 1}), noise_images)
+    Trainer(run, noise_images, noise_images).train(Silent())
+    assert ending(tmp_path / "two")[0] != unbroken[0]
+
+
+def test_resuming_a_finished_run_changes_nothing(noise_images: ImageSet, tmp_path: Path) -> None:
+    before = ending(trained(tmp_path, noise_images))
+    Trainer(open_run(tmp_path), noise_images, noise_images).train(Silent())
+    assert ending(tmp_path) == before
+
+
+def test_stop_signal_saves_and_says_how_to_go_on(unbroken: Ending, noise_images: ImageSet, tmp_path: Path) -> None:
+    class StopAt(Silent):
+        def step(self, step: int, *state: object) -> None:
+            if step == 4:
+                os.kill(os.getpid(), signal.SIGTERM)
+
+    before = signal.getsignal(signal.SIGTERM)
+    run = create_run(tmp_path / "run", CONFIG, noise_images)
+    with pytest.raises(RunInterruptedError, match=r"after step 4 of 21; saved step-00000004: .*--resume"):
+        Trainer(run, noise_images, noise_images).train(StopAt())
+    assert signal.getsignal(signal.SIGTERM) is before
+    Trainer(run, noise_images, noise_images).train(Silent())
+    assert ending(tmp_path / "run") == unbroken
+
+
+def command_line(*arguments: object) -> list[str]:
+    return [sys.executable, "-m", "quatcaps.cli", *map(str, arguments)]
+
+
+def test_killed_run_resumes_bit_for_bit(toys_folder: Path, tmp_path: Path) -> None:
+    """The whole program, ended by SIGKILL in the middle, against the whole program left alone."""
+    settings = ["--recipe", "small", "--dataset", "toys-mini", "--epochs", 2, "--batch", 64]
+    settings += ["--checkpoint-every", 4, "--log-every", 1, "--evaluate-images", 50, "--data-dir", toys_folder]
+    settings += ["--viewpoints", "azimuth", "--device", "cpu"]
+    killed, whole = tmp_path / "killed", tmp_path / "whole"
+    process = subprocess.Popen(
+        command_line("train", *settings, "--output", killed), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
+    )
+    deadline = time.monotonic() + 120
+    while not checkpoint.checkpoints(killed / "checkpoints"):
+        assert process.poll() is None, process.communicate()[1]
+        assert time.monotonic() < deadline, "no checkpoint in two minutes"
+        time.sleep(0.02)
+    process.send_signal(signal.SIGKILL)
+    process.communicate()
+    stopped_at = checkpoint.checkpoints(killed / "checkpoints")[-1].name
+    assert stopped_at < "step-00000014", "the run was over before it was killed"
+
+    for arguments in (
+        ["train", *settings, "--output", whole],
+        ["train", "--resume", killed, "--data-dir", toys_folder],
+    ):
+        finished = subprocess.run(command_line(*arguments), capture_output=True, text=True, check=False)
+        assert finished.returncode == 0, finished.stderr
+    assert ending(killed) == ending(whole)
+    assert not list(killed.glob("**/*.part*")), "a killed write left nothing that a later one keeps"
+
+
+def test_restore_puts_back_the_generator(noise_images: ImageSet, tmp_path: Path) -> None:
+    run = create_run(tmp_path, CONFIG, noise_images)
+    trainer = Trainer(run, noise_images, noise_images)
+    torch.rand(5, generator=trainer.generator)
+    trainer.save()
+    expected = torch.rand(3, generator=trainer.generator)
+    again = Trainer(run, noise_images, noise_images)
+    assert torch.equal(torch.rand(3, generator=again.generator), expected)
