@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import platform
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from rich.console import Console
 from quatcaps.data.imageset import ImageSet
 from quatcaps.errors import QuatcapsError
 from quatcaps.evaluation.run import evaluate_run
-from quatcaps.models import MODELS, parameter_count
+from quatcaps.models import parameter_count
 from quatcaps.recipes import demo, demo_cnn
 from quatcaps.report.demo import Contender, write_demo
 from quatcaps.training.commands import load_splits, train_run
@@ -20,6 +21,12 @@ from quatcaps.training.config import TrainingConfig
 from quatcaps.training.log import read_log
 from quatcaps.training.progress import counting
 from quatcaps.training.run import Run, choose_device, create_run, open_run
+
+
+SUMMARIES = {
+    "qcn-small": "a small Quaternion Capsule Network",
+    "cnn-small": "a plain convolutional network of similar size",
+}
 
 
 def demo_command(folder: Path, device: str, data_dir: Path | None, epochs: int | None, console: Console) -> Path:
@@ -40,7 +47,7 @@ def demo_command(folder: Path, device: str, data_dir: Path | None, epochs: int |
         contenders.append(
             Contender(
                 name=name,
-                summary=MODELS[name].summary,
+                summary=SUMMARIES[name],
                 parameters=parameter_count(run.network()),
                 seconds=float(log[-1]["seconds"]),
                 familiar=evaluations["familiar"],
@@ -48,7 +55,7 @@ def demo_command(folder: Path, device: str, data_dir: Path | None, epochs: int |
                 log=log,
             )
         )
-    page = write_demo(folder, contenders, test, everything, settings(configs[0], chosen))
+    page = write_demo(folder, contenders, test, everything, settings(configs[0], chosen), commands(runs))
     for contender in contenders:
         console.print(
             f"{contender.name:>9}: {contender.familiar.total.percent:5.2f}% error from familiar azimuths, "
@@ -80,4 +87,16 @@ def settings(config: TrainingConfig, device: torch.device) -> dict[str, str]:
         "seed": str(config.seed),
         "device": f"{device} ({platform.machine()}, {torch.get_num_threads()} threads)",
         "torch": torch.__version__,
+    }
+
+
+def commands(runs: Sequence[Run]) -> dict[str, str]:
+    """What to type next, and what it does."""
+    program = ".venv/bin/quatcaps"
+    first = runs[0].folder
+    return {
+        f"{program} evaluate {first}": "errors by class, azimuth and elevation, with the confusion matrix",
+        f"{program} predict {first} IMAGE": "the class of an image of your own, on a plain light ground",
+        f"{program} train --recipe small --output runs/small": "the small network on all viewpoints of the toys",
+        f"{program} train --help": "every setting",
     }

@@ -16,7 +16,7 @@ from quatcaps.training.run import create_run, open_run
 
 
 @pytest.mark.parametrize("recipe", RECIPES.values(), ids=RECIPES.keys())
-def test_recipes_survive_json(recipe) -> None:  # noqa: ANN001
+def test_recipes_survive_json(recipe) -> None:
     config = recipe()
     assert TrainingConfig.from_json(json.loads(json.dumps(config.to_json()))) == config
 
@@ -81,7 +81,7 @@ def test_run_is_not_overwritten(noise_images: ImageSet, tmp_path: Path) -> None:
 def test_folder_that_is_no_run(text: str, tmp_path: Path) -> None:
     with pytest.raises(QuatcapsError, match="there is no such folder"):
         open_run(tmp_path / "nowhere")
-    with pytest.raises(QuatcapsError, match="is not a run: it has no run.json"):
+    with pytest.raises(QuatcapsError, match=r"is not a run: it has no run\.json"):
         open_run(tmp_path)
     (tmp_path / "run.json").write_text(text)
     with pytest.raises(QuatcapsError, match=r"run\.json is not a run's description"):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import textwrap
 from pathlib import Path
 
-import torch
+import numpy as np
 from matplotlib.figure import Figure
 from torch import Tensor
 
@@ -39,28 +39,24 @@ def contact_sheet(images: ImageSet, path: Path, per_class: int = 8) -> None:
     sheet_height = HEADING + len(images.classes) * row_height
     figure = Figure((sheet_width / DOTS_PER_INCH, sheet_height / DOTS_PER_INCH), DOTS_PER_INCH, facecolor="white")
 
-    def write(left: float, top: float, text: str, **style: str | float) -> None:
-        figure.text(left / sheet_width, 1 - top / sheet_height, literal(text), **style)  # type: ignore[arg-type]
+    def at(left: int | float, top: int | float) -> tuple[float, float]:
+        return left / sheet_width, 1 - top / sheet_height
 
-    left_view = "left view of each pair; " if images.channels == 2 else ""
-    below = "below each image its azimuth and elevation" if captioned else ""
-    heading = f"{images.name} ({left_view}{below})" if captioned or left_view else images.name
-    write(NAMES, HEADING / 2, heading.replace("; )", ")"), va="center", fontsize=SMALL, color=MUTED)
+    notes = ["left view of each pair"] * (images.channels == 2) + ["azimuth, elevation below each view"] * captioned
+    heading = f"{images.name} ({'; '.join(notes)})" if notes else images.name
+    figure.text(*at(NAMES, HEADING / 2), literal(heading), va="center", fontsize=SMALL, color=MUTED)
     for label, name in enumerate(images.classes):
         top = HEADING + label * row_height
-        style = {"ha": "right", "va": "center", "fontsize": TEXT, "color": INK}
-        write(NAMES - 2 * GAP, top + down / 2, textwrap.fill(name, 12), **style)  # type: ignore[arg-type]
+        named = literal(textwrap.fill(name, 12))
+        figure.text(*at(NAMES - 2 * GAP, top + down / 2), named, ha="right", va="center", fontsize=TEXT, color=INK)
         for column, index in enumerate(choose(images, label, per_class)):
             left = NAMES + column * (across + GAP)
-            box = (left / sheet_width, 1 - (top + down) / sheet_height, across / sheet_width, down / sheet_height)
-            axes = figure.add_axes(box)
-            axes.imshow(pixels(images.images[index]), cmap="gray", vmin=0, vmax=255, interpolation="nearest")
+            axes = figure.add_axes((*at(left, top + down), across / sheet_width, down / sheet_height))
+            axes.imshow(pixels(images.images[index]), interpolation="nearest", aspect="auto")
             axes.set_axis_off()
             if captioned:
-                angles = (degrees(field, int(images.info[field][index])) for field in ("azimuth", "elevation"))
-                caption = ", ".join(f"{angle}°" for angle in angles)
-                at = {"ha": "center", "va": "top", "fontsize": SMALL - 0.5, "color": MUTED}
-                write(left + across / 2, top + down + 4, caption, **at)  # type: ignore[arg-type]
+                below = at(left + across / 2, top + down + 4)
+                figure.text(*below, viewpoint(images, index), ha="center", va="top", fontsize=SMALL - 0.5, color=MUTED)
     save(figure, path)
 
 
@@ -86,6 +82,11 @@ def choose(images: ImageSet, label: int, count: int) -> list[int]:
     return chosen
 
 
-def pixels(image: Tensor) -> Tensor:
-    """(height, width) for grey and stereo images, (height, width, 3) for colour; (channels, height, width) before."""
-    return image.permute(1, 2, 0) if len(image) == 3 else image[0].to(torch.uint8)
+def viewpoint(images: ImageSet, index: int) -> str:
+    """An image's azimuth and elevation in degrees."""
+    return ", ".join(f"{degrees(field, int(images.info[field][index]))}°" for field in ("azimuth", "elevation"))
+
+
+def pixels(image: Tensor) -> np.ndarray[tuple[int, ...], np.dtype[np.uint8]]:
+    """(channels, height, width) to (height, width, 3); grey and stereo images show their first channel."""
+    return (image if len(image) == 3 else image[:1].expand(3, -1, -1)).permute(1, 2, 0).cpu().numpy()

@@ -15,7 +15,7 @@ from quatcaps.files import make_folder, new_file, write_json
 from quatcaps.report import page
 from quatcaps.report.canvas import places
 from quatcaps.report.figures import contact_sheet, error_by_viewpoint, evaluation_figure, training_curves
-from quatcaps.report.tables import Table, evaluation_tables, percent
+from quatcaps.report.tables import Table, evaluation_tables, markdown_text, percent
 from quatcaps.training.log import Record
 
 TITLE = "Quaternion Capsule Networks: the demo"
@@ -69,8 +69,7 @@ def write_demo(
     result, used = result_table(contenders), settings_table(settings)
     write_json(folder / "results.json", results(contenders, everything, settings))
     write_text(folder / "results.csv", result.csv())
-    lines = [f"# {TITLE}", introduction(contenders), findings(contenders), result.markdown(), used.markdown()]
-    write_text(folder / "results.md", "\n\n".join(line.strip() for line in lines) + "\n")
+    write_text(folder / "results.md", summary(contenders, result, used))
     parts = [
         page.paragraph(introduction(contenders)),
         page.section("Result", page.table(result), page.paragraph(findings(contenders))),
@@ -82,6 +81,20 @@ def write_demo(
         page.section("Going on", page.commands(commands), page.paragraph(files_text(pictures))),
     ]
     return page.write_page(folder / "index.html", TITLE, parts)
+
+
+def summary(contenders: Sequence[Contender], result: Table, used: Table) -> str:
+    """The page's essence in Markdown."""
+    pictures = {"Sample views": "samples", "Training": "training", "Error by azimuth": "azimuth"}
+    parts = [
+        f"# {TITLE}",
+        markdown_text(introduction(contenders)),
+        result.markdown(),
+        markdown_text(findings(contenders)),
+        *(f"![{title}]({file}.png)" for title, file in pictures.items()),
+        used.markdown(),
+    ]
+    return "\n\n".join(part.strip() for part in parts) + "\n"
 
 
 def confusion_names(contenders: Sequence[Contender], everything: Mapping[str, Evaluation]) -> dict[str, str]:

@@ -56,6 +56,10 @@ summary { cursor: pointer; color: var(--accent); }
   th, td { padding-right: 0.7rem; }
   figcaption::after { content: " (The picture scrolls sideways.)"; }
 }
+@media (max-width: 28rem) {
+  table { font-size: 0.8rem; }
+  th, td { padding-right: 0.5rem; }
+}
 @media print { .picture img { min-width: 0; } }
 """
 

@@ -8,7 +8,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from html import escape
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from quatcaps.errors import QuatcapsError
 from quatcaps.evaluation.measure import Evaluation, Rate
@@ -64,9 +64,12 @@ class Table:
         from rich.table import Table as Printed
         from rich.text import Text
 
-        printed = Printed(title=Text(self.title, style="bold") if self.title else None, box=box.SIMPLE_HEAD)
-        for column, numeric in zip(self.columns, self.numeric, strict=True):
-            printed.add_column(Text(column), justify="right" if numeric else "left")
+        title = Text(self.title, style="bold") if self.title else None
+        printed = Printed(title=title, title_justify="left", box=box.SIMPLE_HEAD, collapse_padding=True, pad_edge=False)
+        for index, (column, numeric) in enumerate(zip(self.columns, self.numeric, strict=True)):
+            justify: Literal["left", "right"] = "right" if numeric else "left"
+            # The other columns fold before the rows lose their names.
+            printed.add_column(Text(column), justify=justify, overflow="fold", no_wrap=index == 0)
         for row in self.rows:
             printed.add_row(*(Text(cell) for cell in row))
         return printed
@@ -76,9 +79,9 @@ class Table:
         rules = ("---:" if numeric else ":---" for numeric in self.numeric)
         lines = [
             " | ".join(cells)
-            for cells in (map(_markdown, self.columns), rules, *(map(_markdown, row) for row in self.rows))
+            for cells in (map(markdown_text, self.columns), rules, *(map(markdown_text, row) for row in self.rows))
         ]
-        title = f"**{_markdown(self.title)}**\n\n" if self.title else ""
+        title = f"**{markdown_text(self.title)}**\n\n" if self.title else ""
         return title + "".join(f"| {line} |\n" for line in lines)
 
     def csv(self) -> str:
@@ -121,6 +124,11 @@ def percent(rate: Rate | None) -> str:
     return NOTHING if rate is None else f"{rate.percent:.2f}"
 
 
+def markdown_text(text: str) -> str:
+    """Text on one line that Markdown shows as it is, also inside a table."""
+    return re.sub(r"([\\|*_`\[])", r"\\\1", " ".join(text.split())).replace("&", "&amp;").replace("<", "&lt;")
+
+
 def _error_by_class(evaluation: Evaluation) -> Table:
     named = [*zip(evaluation.classes, evaluation.by_class, strict=True), ("all classes", evaluation.total)]
     return Table(
@@ -159,10 +167,6 @@ def _html_cells(row: tuple[str, ...], kinds: list[str]) -> list[str]:
     if row:
         cells[0] = f'<th scope="row"{kinds[0]}>{escape(row[0])}</th>'
     return cells
-
-
-def _markdown(text: str) -> str:
-    return re.sub(r"([\\|*_`\[])", r"\\\1", " ".join(text.split())).replace("&", "&amp;").replace("<", "&lt;")
 
 
 def _plain(cell: str) -> str:

@@ -44,51 +44,51 @@ class Animal:
 KINDS: tuple[Animal, ...] = (
     # 0 … 3 and 5 are the test split.
     Animal(  # cow
-        body=0.62, deep=0.30, wide=0.27, leg=0.42, thick=0.085, neck=0.30, neck_angle=28.0, neck_thick=0.16,
-        head=0.20, snout=0.20, tail=0.50, tail_angle=-62.0, ear=0.11, stride=4.0, horn=0.20, snout_thick=0.75,
-        tuft=0.07, tail_thick=0.04,
+        body=0.60, deep=0.31, wide=0.28, leg=0.42, thick=0.11, neck=0.24, neck_angle=30.0, neck_thick=0.18,
+        head=0.24, snout=0.20, tail=0.42, tail_angle=-66.0, ear=0.12, stride=4.0, horn=0.24, snout_thick=0.75,
+        tuft=0.08, tail_thick=0.05,
     ),
     Animal(  # fox
-        body=0.50, deep=0.20, wide=0.17, leg=0.36, thick=0.065, neck=0.22, neck_angle=48.0, neck_thick=0.12,
-        head=0.17, snout=0.24, tail=0.55, tail_angle=-12.0, ear=0.17, stride=10.0, tail_thick=0.12,
+        body=0.46, deep=0.21, wide=0.18, leg=0.36, thick=0.085, neck=0.20, neck_angle=50.0, neck_thick=0.14,
+        head=0.21, snout=0.22, tail=0.42, tail_angle=-14.0, ear=0.22, stride=10.0, tail_thick=0.13,
     ),
     Animal(  # rhinoceros
-        body=0.66, deep=0.34, wide=0.30, leg=0.30, thick=0.12, neck=0.24, neck_angle=-4.0, neck_thick=0.22,
-        head=0.26, snout=0.22, tail=0.30, tail_angle=-60.0, ear=0.12, stride=8.0, snout_thick=0.75, chest=1.05,
-        tusk=-0.30, tail_thick=0.04,
+        body=0.62, deep=0.34, wide=0.31, leg=0.32, thick=0.14, neck=0.16, neck_angle=0.0, neck_thick=0.23,
+        head=0.28, snout=0.20, tail=0.26, tail_angle=-60.0, ear=0.14, stride=8.0, snout_thick=0.75, chest=1.05,
+        tusk=-0.34, tail_thick=0.05,
     ),
     Animal(  # llama
-        body=0.48, deep=0.25, wide=0.21, leg=0.55, thick=0.075, neck=0.62, neck_angle=76.0, neck_thick=0.11,
-        head=0.16, snout=0.16, tail=0.20, tail_angle=-35.0, ear=0.18, stride=5.0, tail_thick=0.07,
+        body=0.46, deep=0.26, wide=0.23, leg=0.55, thick=0.10, neck=0.56, neck_angle=76.0, neck_thick=0.14,
+        head=0.19, snout=0.17, tail=0.20, tail_angle=-35.0, ear=0.20, stride=5.0, tail_thick=0.09,
     ),
     Animal(  # giraffe
-        body=0.46, deep=0.24, wide=0.20, leg=0.75, thick=0.07, neck=0.98, neck_angle=62.0, neck_thick=0.10,
-        head=0.16, snout=0.18, tail=0.42, tail_angle=-70.0, ear=0.12, chest=1.12, rump=0.9, horn=0.10, tuft=0.06,
-        tail_thick=0.03,
+        body=0.46, deep=0.25, wide=0.22, leg=0.68, thick=0.095, neck=0.80, neck_angle=60.0, neck_thick=0.125,
+        head=0.19, snout=0.20, tail=0.36, tail_angle=-70.0, ear=0.14, chest=1.12, rump=0.9, horn=0.14, tuft=0.08,
+        tail_thick=0.045,
     ),
     Animal(  # bear
-        body=0.58, deep=0.33, wide=0.29, leg=0.30, thick=0.12, neck=0.22, neck_angle=15.0, neck_thick=0.20,
-        head=0.22, snout=0.18, tail=0.10, tail_angle=-20.0, ear=0.09, stride=14.0, rump=1.08, tail_thick=0.07,
+        body=0.54, deep=0.33, wide=0.30, leg=0.32, thick=0.145, neck=0.16, neck_angle=20.0, neck_thick=0.22,
+        head=0.26, snout=0.16, tail=0.10, tail_angle=-20.0, ear=0.11, stride=14.0, rump=1.06, tail_thick=0.07,
     ),
     Animal(  # elephant
-        body=0.62, deep=0.40, wide=0.34, leg=0.42, thick=0.14, neck=0.18, neck_angle=22.0, neck_thick=0.24,
-        head=0.28, snout=0.0, tail=0.42, tail_angle=-65.0, ear=0.36, fan=True, trunk=0.62, tusk=0.26, tuft=0.05,
-        tail_thick=0.04,
+        body=0.60, deep=0.40, wide=0.35, leg=0.44, thick=0.16, neck=0.16, neck_angle=22.0, neck_thick=0.24,
+        head=0.30, snout=0.0, tail=0.36, tail_angle=-65.0, ear=0.38, fan=True, trunk=0.62, tusk=0.28, tuft=0.06,
+        tail_thick=0.05,
     ),
     Animal(  # dog
-        body=0.50, deep=0.20, wide=0.17, leg=0.42, thick=0.07, neck=0.26, neck_angle=52.0, neck_thick=0.12,
-        head=0.18, snout=0.20, tail=0.42, tail_angle=48.0, ear=0.17, flop=True, stride=9.0, chest=1.12, rump=0.9,
-        tail_thick=0.055, snout_thick=0.6,
+        body=0.46, deep=0.21, wide=0.18, leg=0.42, thick=0.09, neck=0.22, neck_angle=54.0, neck_thick=0.14,
+        head=0.22, snout=0.20, tail=0.36, tail_angle=50.0, ear=0.20, flop=True, stride=9.0, chest=1.12, rump=0.92,
+        tail_thick=0.07, snout_thick=0.6,
     ),
     Animal(  # horse
-        body=0.56, deep=0.25, wide=0.21, leg=0.60, thick=0.075, neck=0.50, neck_angle=50.0, neck_thick=0.14,
-        head=0.20, snout=0.24, tail=0.55, tail_angle=-48.0, ear=0.11, stride=12.0, chest=1.05, rump=1.08,
-        tail_thick=0.09, snout_thick=0.62,
+        body=0.54, deep=0.26, wide=0.22, leg=0.58, thick=0.095, neck=0.44, neck_angle=52.0, neck_thick=0.16,
+        head=0.23, snout=0.24, tail=0.48, tail_angle=-55.0, ear=0.13, stride=12.0, chest=1.04, rump=1.06,
+        tail_thick=0.10, snout_thick=0.62,
     ),
     Animal(  # lion
-        body=0.56, deep=0.23, wide=0.20, leg=0.38, thick=0.09, neck=0.24, neck_angle=36.0, neck_thick=0.15,
-        head=0.20, snout=0.15, tail=0.62, tail_angle=20.0, ear=0.10, stride=12.0, mane=0.34, tuft=0.09,
-        snout_thick=0.62, tail_thick=0.04,
+        body=0.54, deep=0.24, wide=0.21, leg=0.40, thick=0.11, neck=0.24, neck_angle=40.0, neck_thick=0.16,
+        head=0.25, snout=0.14, tail=0.46, tail_angle=24.0, ear=0.10, stride=12.0, mane=0.36, tuft=0.10,
+        snout_thick=0.66, tail_thick=0.05,
     ),
 )  # fmt: skip
 
@@ -99,9 +99,9 @@ def build(animal: Animal) -> list[Solid]:
     height = a.leg + a.deep * 0.75
     front, back = a.body * 0.62, -a.body * 0.62
     solids = [
-        ball((0.0, 0.0, height), (a.body, a.wide, a.deep)),
-        ball((front, 0.0, height + 0.02), (a.body * 0.42, a.wide * 1.02 * a.chest, a.deep * 1.02 * a.chest)),
-        ball((back, 0.0, height + 0.02), (a.body * 0.42, a.wide * a.rump, a.deep * a.rump)),
+        rod((back, 0.0, height), (front, 0.0, height), a.wide * a.rump, a.wide * a.chest, flatten=a.deep / a.wide),
+        ball((front, 0.0, height), (a.body * 0.40, a.wide * a.chest, a.deep * a.chest)),
+        ball((back, 0.0, height), (a.body * 0.40, a.wide * a.rump, a.deep * a.rump)),
     ]
     swing = math.sin(math.radians(a.stride)) * a.leg * 1.3
     for x, sign in ((front, 1.0), (back, -1.0)):
@@ -118,8 +118,8 @@ def build(animal: Animal) -> list[Solid]:
     solids.append(rod(neck_start, poll, a.neck_thick * 1.45, a.neck_thick))
     solids += _head(a, poll)
     if a.mane:
-        middle = (poll[0] - 0.06, 0.0, poll[2] - 0.02)
-        solids.append(ball(middle, (a.mane * 0.62, a.mane, a.mane * 1.08), pitch=a.neck_angle - 20.0))
+        middle = (poll[0] - a.head * 0.45, 0.0, poll[2] - 0.02)
+        solids.append(ball(middle, (a.mane * 0.55, a.mane, a.mane * 1.08), pitch=-20.0))
     if a.hump:
         solids.append(ball((-0.02, 0.0, height + a.deep), (a.body * 0.35, a.wide * 0.6, a.hump)))
     return solids

@@ -20,8 +20,8 @@ DISTANCE = 6.0
 BASELINE = 0.7
 """Between the two cameras, in the same unit."""
 
-HALF_FRAME = 24.0 / 16.5
-"""Half the width of the frame where the toy stands: toys reach 16.5 of 24 pixels from the centre."""
+HALF_FRAME = 24.0 / 17.5
+"""Half the width of the frame where the toy stands: toys reach 17.5 of 24 pixels from the centre."""
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from quatcaps.data.toys.parts import ball, block, cabin, pair, rod, wheels
+from quatcaps.data.toys.parts import ball, block, cabin, pair, rod, wheels, windows
 from quatcaps.data.toys.shapes import Solid
 
 
@@ -14,14 +14,12 @@ class Car:
 
     length: float = 1.0  # half of it
     width: float = 0.84
-    waist: float = 0.44  # top of the bonnet above the ground
-    roof: float = 0.74
+    waist: float = 0.46  # top of the bonnet above the ground
+    roof: float = 0.80
     glass: tuple[float, float] = (-0.70, 0.36)  # where the cabin meets the body, rear and front
     top: tuple[float, float] = (-0.44, 0.02)  # where the roof begins and ends
-    wheel: float = 0.18
+    wheel: float = 0.225
     axle: float = 0.64  # from the middle
-    low_nose: float = 0.82  # height of the bonnet's front against the waist
-    low_tail: float = 0.92
     open_top: bool = False
     racing: bool = False  # open wheels
     round_back: bool = False
@@ -33,15 +31,15 @@ class Car:
 KINDS: tuple[Car, ...] = (
     # 0 … 3 and 5 are the test split.
     Car(),  # sedan
-    Car(length=0.86, glass=(-0.80, 0.34), top=(-0.62, 0.04), roof=0.80, axle=0.56, waist=0.46),  # hatchback
-    Car(racing=True, length=1.12, width=0.84, wheel=0.20, axle=0.72),  # formula car
+    Car(length=0.86, glass=(-0.80, 0.34), top=(-0.62, 0.04), roof=0.84, axle=0.54, waist=0.47),  # hatchback
+    Car(racing=True, length=1.12, width=0.84, wheel=0.23, axle=0.72),  # formula car
     Car(open_top=True, length=0.94, waist=0.42, glass=(-0.30, 0.30), roof=0.64),  # roadster
-    Car(glass=(-0.64, 0.30), top=(-0.36, -0.04), roof=0.68, waist=0.42, spoiler=True, width=0.88),  # coupé
-    Car(length=1.02, waist=0.52, roof=0.92, glass=(-0.96, 0.36), top=(-0.90, 0.14), wheel=0.22, rack=True),  # SUV
-    Car(glass=(-0.94, 0.36), top=(-0.80, 0.06), roof=0.76, length=1.04),  # estate
-    Car(length=0.90, round_back=True, roof=0.82, waist=0.44, axle=0.56, low_nose=0.7, wheel=0.19),  # beetle
+    Car(glass=(-0.64, 0.30), top=(-0.36, -0.04), roof=0.75, waist=0.44, spoiler=True, width=0.88),  # coupé
+    Car(length=1.02, waist=0.54, roof=0.98, glass=(-0.96, 0.36), top=(-0.90, 0.14), wheel=0.26, rack=True),  # SUV
+    Car(glass=(-0.94, 0.36), top=(-0.80, 0.06), roof=0.82, length=1.04),  # estate
+    Car(length=0.90, round_back=True, roof=0.82, waist=0.44, axle=0.56, wheel=0.23),  # beetle
     Car(open_top=True, length=1.06, waist=0.46, glass=(-0.24, 0.26), roof=0.70, width=0.88),  # convertible
-    Car(length=0.84, glass=(-0.76, 0.48), top=(-0.66, 0.18), roof=0.88, waist=0.50, axle=0.55, spare=True),  # jeep-like
+    Car(length=0.84, glass=(-0.76, 0.48), top=(-0.66, 0.18), roof=0.96, waist=0.52, axle=0.52, wheel=0.25, spare=True),  # jeep-like
 )  # fmt: skip
 
 
@@ -50,7 +48,7 @@ def build(car: Car) -> list[Solid]:
     c = car
     if c.racing:
         return _racing(c)
-    low = c.wheel * 0.62
+    low = c.wheel * 0.75
     belt = c.waist - (c.waist - low) * 0.35
     solids: list[Solid] = [
         cabin((-c.length, c.length), (-c.length * 0.985, c.length * 0.985), (low, belt), c.width, 1.0),
@@ -59,7 +57,7 @@ def build(car: Car) -> list[Solid]:
         block((-c.length, 0.0, low + 0.07), (0.09, c.width * 0.98, 0.09)),
     ]
     for x in (c.axle, -c.axle):
-        solids += wheels(x, c.width * 1.09, c.wheel, 0.16)
+        solids += wheels(x, c.width * 1.16, c.wheel, 0.20)
     if c.open_top:
         return solids + _open_top(c)
     if c.round_back:
@@ -67,7 +65,7 @@ def build(car: Car) -> list[Solid]:
         for x in (c.axle, -c.axle):
             solids += pair(lambda side, x=x: ball((x, side * c.width * 0.47, c.wheel * 1.15), (0.28, 0.10, 0.22)))
     else:
-        solids.append(cabin(c.glass, c.top, (c.waist - 0.02, c.roof), c.width * 0.90, 0.80))
+        solids += windows(c.glass, c.top, (c.waist - 0.02, c.roof), c.width * 0.92, 0.82)
     if c.spoiler:
         solids.append(block((-c.length * 0.92, 0.0, c.waist + 0.14), (0.16, c.width * 0.95, 0.045)))
         solids += pair(lambda side: block((-c.length * 0.92, side * c.width * 0.34, c.waist + 0.06), (0.10, 0.05, 0.14)))

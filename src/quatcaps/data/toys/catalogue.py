@@ -20,7 +20,7 @@ SPLITS = {"train": (4, 6, 7, 8, 9), "test": (0, 1, 2, 3, 5)}
 """Which instances are for training and which for testing, as in smallNORB."""
 
 _JITTER = 0.06
-_FITTED = [(elevation, azimuth) for elevation in (30.0, 50.0, 70.0) for azimuth in range(0, 360, 20)]
+_FITTED = (30.0, 50.0, 70.0)  # elevations, at 18 azimuths
 
 Kind = TypeVar("Kind")
 
@@ -77,26 +77,19 @@ def fitted(solids: Sequence[Solid]) -> Toy:
     outline = torch.cat([solid.outline for solid in solids])
     low, high = outline.amin(0), outline.amax(0)
     shift = torch.stack((-(low[0] + high[0]) / 2, -(low[1] + high[1]) / 2, -low[2]))
-    outline = outline + shift
+    centred = outline + shift
+    centred[:, 2] -= (high[2] - low[2]) / 2
+    cameras = [camera.stereo(20.0 * k, _FITTED, look_at=0.0) for k in range(18)]
     scale = 1.0
-    for _ in range(4):
-        scale = scale / _extent(outline * scale)
-    middle = float(high[2] - low[2]) / 2 * scale
-    away = outline * scale - torch.tensor([0.0, 0.0, middle], dtype=torch.float64)
-    return Toy(tuple(solid.moved(shift, scale) for solid in solids), middle, 1.06 * float(away.norm(dim=1).max()))
+    for _ in range(4):  # perspective makes the extent grow a little faster than the scale
+        scale = scale / max(_extent(centred * scale, group) for group in cameras)
+    radius = 1.06 * scale * float(centred.norm(dim=1).max())
+    return Toy(tuple(solid.moved(shift, scale) for solid in solids), scale * float(high[2] - low[2]) / 2, radius)
 
 
-def _extent(points: Tensor) -> float:
+def _extent(points: Tensor, cameras: camera.Cameras) -> float:
     """The farthest that any of the points (n, 3) appears from the image's centre, along either axis."""
-    look_at = float(points[:, 2].max()) / 2
-    largest = 0.0
-    for elevation, azimuth in _FITTED:
-        cameras = camera.stereo(float(azimuth), [elevation], look_at)
-        for position, forward, right, up in zip(
-            cameras.position, cameras.forward, cameras.right, cameras.up, strict=True
-        ):
-            ray = points - position
-            depth = ray @ forward
-            seen = torch.maximum((ray @ right).abs(), (ray @ up).abs()) / depth
-            largest = max(largest, float(seen.max()) * camera.DISTANCE)
-    return largest
+    rays = points[:, None] - cameras.position
+    depth = (rays * cameras.forward).sum(-1)
+    across, up = (rays * cameras.right).sum(-1), (rays * cameras.up).sum(-1)
+    return camera.DISTANCE * float((torch.maximum(across.abs(), up.abs()) / depth).max())

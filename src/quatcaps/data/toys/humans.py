@@ -17,15 +17,15 @@ class Person:
     right_arm: Vector
     left_leg: Vector
     right_leg: Vector
-    leg: float = 0.88
-    torso: float = 0.66
-    shoulder: float = 0.31  # half the width at the shoulders
-    hip: float = 0.20
-    deep: float = 0.62  # depth of the torso against its width
+    leg: float = 0.82
+    torso: float = 0.62
+    shoulder: float = 0.33  # half the width at the shoulders
+    hip: float = 0.225
+    deep: float = 0.68  # depth of the torso against its width
     arm: float = 0.64
-    arm_thick: float = 0.092
-    leg_thick: float = 0.125
-    head: float = 0.20
+    arm_thick: float = 0.112
+    leg_thick: float = 0.145
+    head: float = 0.235
     lean: float = 0.0  # the torso, forward
     hat: float = 0.0  # brim
     helmet: float = 0.0
@@ -42,38 +42,38 @@ KINDS: tuple[Person, ...] = (
     ),
     Person(  # cheers, one arm up
         left_arm=(160.0, 20.0, 0.0), right_arm=(6.0, 34.0, 40.0), left_leg=(0.0, 10.0, 0.0),
-        right_leg=(0.0, 10.0, 0.0), shoulder=0.29, helmet=0.22,
+        right_leg=(0.0, 10.0, 0.0), shoulder=0.32, helmet=0.25,
     ),
     Person(  # stout, arms out
         left_arm=(4.0, 62.0, 0.0), right_arm=(4.0, 62.0, 0.0), left_leg=(0.0, 9.0, 0.0), right_leg=(0.0, 9.0, 0.0),
-        belly=0.27, leg=0.74, leg_thick=0.14, shoulder=0.33, hip=0.22,
+        belly=0.27, leg=0.72, leg_thick=0.16, shoulder=0.33, hip=0.22,
     ),
     Person(  # in a wide skirt
         left_arm=(14.0, 26.0, 20.0), right_arm=(14.0, 26.0, 20.0), left_leg=(4.0, 6.0, 0.0),
-        right_leg=(-4.0, 6.0, 0.0), skirt=0.36, shoulder=0.26, arm_thick=0.082, hat=0.30,
+        right_leg=(-4.0, 6.0, 0.0), skirt=0.40, shoulder=0.29, arm_thick=0.10, hat=0.34,
     ),
     Person(  # stands at ease
         left_arm=(4.0, 17.0, 6.0), right_arm=(4.0, 17.0, 6.0), left_leg=(0.0, 8.0, 0.0), right_leg=(0.0, 8.0, 0.0),
     ),
     Person(  # carries a pack, strides
         left_arm=(44.0, 10.0, 48.0), right_arm=(30.0, 12.0, 60.0), left_leg=(22.0, 4.0, 6.0),
-        right_leg=(-20.0, 4.0, 14.0), pack=0.22, lean=7.0, hat=0.26,
+        right_leg=(-20.0, 4.0, 14.0), pack=0.22, lean=7.0, hat=0.32,
     ),
     Person(  # both arms raised
         left_arm=(150.0, 30.0, 0.0), right_arm=(150.0, 30.0, 0.0), left_leg=(0.0, 13.0, 0.0),
-        right_leg=(0.0, 13.0, 0.0), shoulder=0.29,
+        right_leg=(0.0, 13.0, 0.0), shoulder=0.32,
     ),
     Person(  # runs
         left_arm=(50.0, 10.0, 70.0), right_arm=(-46.0, 12.0, 60.0), left_leg=(-34.0, 3.0, 40.0),
-        right_leg=(44.0, 3.0, 34.0), lean=12.0, shoulder=0.28, leg=0.92, helmet=0.215,
+        right_leg=(44.0, 3.0, 34.0), lean=12.0, shoulder=0.30, leg=0.86, helmet=0.25,
     ),
     Person(  # in a dress, arms apart
         left_arm=(8.0, 46.0, 0.0), right_arm=(8.0, 46.0, 0.0), left_leg=(0.0, 6.0, 0.0), right_leg=(0.0, 6.0, 0.0),
-        skirt=0.30, shoulder=0.25, arm_thick=0.08, leg_thick=0.105, head=0.205,
+        skirt=0.35, shoulder=0.29, arm_thick=0.10, leg_thick=0.125,
     ),
     Person(  # broad, points ahead
         left_arm=(84.0, 6.0, 0.0), right_arm=(4.0, 24.0, 12.0), left_leg=(12.0, 8.0, 0.0),
-        right_leg=(-10.0, 8.0, 0.0), shoulder=0.36, hip=0.21, arm_thick=0.105, leg_thick=0.14, hat=0.28,
+        right_leg=(-10.0, 8.0, 0.0), shoulder=0.36, hip=0.21, arm_thick=0.125, leg_thick=0.16, hat=0.34,
     ),
 )  # fmt: skip
 

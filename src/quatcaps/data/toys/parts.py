@@ -124,6 +124,34 @@ def cabin(
     )
 
 
+def windows(
+    x: tuple[float, float],
+    top: tuple[float, float],
+    z: tuple[float, float],
+    width: float,
+    narrow: float,
+    post: float = 0.045,
+    middle: bool = True,
+) -> list[Solid]:
+    """A cabin of the same outline as `cabin`, but only its roof and posts, so that the windows look dark."""
+    roof = 0.075
+    share = (z[1] - roof - z[0]) / (z[1] - z[0])
+    ends = tuple(x[k] + (top[k] - x[k]) * share for k in range(2))
+    wide = width * (1 + (narrow - 1) * share)
+    solids = [cabin((ends[0], ends[1]), top, (z[1] - roof, z[1]), wide, narrow * width / wide)]
+    corners = [(x[0] + post, ends[0] + post), (x[1] - post, ends[1] - post)]
+    if middle:
+        between = (x[0] + x[1] + top[0] + top[1]) / 4
+        corners.append((between, between))
+    for foot, head in corners:
+        solids += pair(
+            lambda side, foot=foot, head=head: rod(
+                (foot, side * (width / 2 - post), z[0]), (head, side * (wide / 2 - post), z[1] - roof / 2), post
+            )
+        )
+    return solids
+
+
 def wing(
     root: Vector,
     span: float,

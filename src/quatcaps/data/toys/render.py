@@ -42,6 +42,8 @@ class Scene:
 
     toy: Toy
     rows: Tensor  # (features of all solids, 4) float64
+    centers: Tensor  # (solids, 3) float64, of bounding spheres
+    radii: Tensor  # (solids,) float64
     reach: float  # half the side of the height maps
     sky: Tensor  # (sky lamps, 3) float64
     sky_maps: Tensor  # (sky lamps, MAP, MAP) float32
@@ -57,36 +59,41 @@ def scene(toy: Toy) -> Scene:
     reach = 1.05 * float((outline[:, :2].norm(dim=1) + outline[:, 2] * (cosine / sine)).max())
     sky = torch.tensor([camera.toward(azimuth, height) for azimuth, height, _ in SKY], dtype=torch.float64)
     maps = _height_maps(toy, rows, reach, sky)
-    weights = [weight * float(direction[2]) for (_, _, weight), direction in zip(SKY, sky, strict=True)]
-    hidden = torch.zeros(1, MAP, MAP)
-    for weight, layer in zip(weights, _covered(maps), strict=True):
-        hidden = hidden + layer * (weight / sum(weights))
-    return Scene(toy, rows, reach, sky, maps, hidden)
+    dome = [camera.toward(15.0 * k, height) for height in (30.0, 50.0, 72.0) for k in range(24)]
+    hidden, total = torch.zeros(1, MAP, MAP), sum(direction[2] for direction in dome)
+    for k in range(0, len(dome), 8):
+        lamps = torch.tensor(dome[k : k + 8], dtype=torch.float64)
+        for lamp, layer in zip(lamps.tolist(), _covered(_height_maps(toy, rows, reach, lamps)), strict=True):
+            hidden = hidden + layer * (lamp[2] / total)
+    hidden = F.avg_pool2d(hidden[None], 5, stride=1, padding=2)[0]
+    centers = torch.stack([solid.outline.mean(0) for solid in toy.solids])
+    radii = torch.stack(
+        [(solid.outline - center).norm(dim=1).max() for solid, center in zip(toy.solids, centers, strict=True)]
+    )
+    return Scene(toy, rows, centers, radii, reach, sky, maps, hidden)
 
 
 def views(
     prepared: Scene, azimuth: float, elevations: Sequence[float], lightings: Sequence[int], size: int
 ) -> Tensor:
     """Every elevation under every lighting at one azimuth: (elevations, lightings, 2, size, size) uint8."""
-    toy, side = prepared.toy, size * SAMPLES
+    toy = prepared.toy
     cameras = camera.stereo(azimuth, elevations, toy.look_at)
     lights = camera.directions(azimuth, lightings)
     lamps = [camera.LAMPS[k] for k in lightings]
     maps = _height_maps(toy, prepared.rows, prepared.reach, lights)
 
-    image = _ground(prepared, cameras, lights, lamps, maps, side)
-    place, points, normals = _surface(prepared, cameras, side)
+    place, points, normals = _surface(prepared, cameras, size)
     ambient = _ambient(prepared, points, normals)
     lit = _lit(maps, prepared.reach, lights, points, normals)
-    flat = image.view(-1)
-    pixels = side * side
-    start = place.div(pixels, rounding_mode="floor") * (pixels * (len(lamps) - 1)) + place
+    ground, covered = _ground(prepared, cameras, lights, lamps, maps, size), torch.zeros(len(cameras.position) * size**2)
+    covered.index_add_(0, place, torch.full_like(ambient, 1.0 / SAMPLES**2))
+    image = torch.empty_like(ground)
     for k, lamp in enumerate(lamps):
-        radiance = (ambient * lamp.ambient + lit[k] * lamp.key) * TOY_ALBEDO
-        flat.index_copy_(0, start + k * pixels, radiance)
-
-    mean = F.avg_pool2d(image, SAMPLES)
-    grey = (mean.clamp(0.0, 1.0).sqrt() * 255.0 + 0.5).to(torch.uint8)
+        radiance = (ambient * lamp.ambient + lit[k] * lamp.key) * (TOY_ALBEDO / SAMPLES**2)
+        layer = ground[:, k].reshape(-1) * (1.0 - covered)
+        image[:, k] = layer.index_add_(0, place, radiance).view(-1, size, size)
+    grey = (image.clamp(0.0, 1.0).sqrt() * 255.0 + 0.5).to(torch.uint8)
     return grey.view(len(elevations), 2, len(lamps), size, size).transpose(1, 2).contiguous()
 
 
@@ -138,39 +145,54 @@ def _rays(cameras: camera.Cameras, rows: Tensor, side: int, crop: int) -> tuple[
     return down.float()[..., None], across.float()[:, :, None, :]
 
 
-def _surface(prepared: Scene, cameras: camera.Cameras, side: int) -> tuple[Tensor, Tensor, Tensor]:
-    """The toy's visible samples: place in (views, side, side) flattened (n,), points and normals (n, 3) float32."""
-    toy, views_count = prepared.toy, len(cameras.position)
+def _windows(prepared: Scene, cameras: camera.Cameras, side: int, crop: int) -> list[tuple[slice, slice]]:
+    """For each solid the rows and columns of the crop outside which none of the cameras sees its bounding sphere."""
+    away = prepared.centers[None] - cameras.position[:, None]
+    depth = (away * cameras.forward[:, None]).sum(-1)
+    limits = []
+    for axis, sign in ((cameras.up, -1.0), (cameras.right, 1.0)):
+        offset = (away * axis[:, None]).sum(-1) * sign
+        half = prepared.radii * (depth + offset.abs()) / (depth * (depth - prepared.radii))
+        scale = side * camera.DISTANCE / (2 * camera.HALF_FRAME)
+        low = ((offset / depth - half).amin(0) * scale + crop / 2).floor().long() - 1
+        high = ((offset / depth + half).amax(0) * scale + crop / 2).ceil().long() + 1
+        limits.append([slice(max(a, 0), max(b, 0)) for a, b in zip(low.tolist(), high.tolist(), strict=True)])
+    return list(zip(*limits, strict=True))
+
+
+def _surface(prepared: Scene, cameras: camera.Cameras, size: int) -> tuple[Tensor, Tensor, Tensor]:
+    """The toy's visible samples: pixel in (views, size, size) flattened (n,), points and normals (n, 3) float32."""
+    toy, side = prepared.toy, size * SAMPLES
     crop = toy.crop(side)
+    windows = _windows(prepared, cameras, side, crop)
     down, across = _rays(cameras, prepared.rows, side, crop)
     start = (_dot(prepared.rows, cameras.position) + prepared.rows[:, 3]).float()[:, :, None, None]
-    far = torch.tensor(MISS).view(torch.int32)
-    nearest = torch.full((views_count, crop, crop), int(far), dtype=torch.int32)
+    far = int(torch.tensor(MISS).view(torch.int32))
+    nearest = torch.full((len(cameras.position), crop, crop), far, dtype=torch.int32)
     offset = 0
     for number, solid in enumerate(toy.solids):
         chosen = range(offset, offset + len(solid.rows))
         offset += len(solid.rows)
-        entry = solid.entry([start[:, k] for k in chosen], [down[:, k] + across[:, k] for k in chosen])
+        rows, columns = windows[number]
+        rates = [down[:, k, rows] + across[:, k, :, columns] for k in chosen]
+        entry = solid.entry([start[:, k] for k in chosen], rates)
         tagged = entry.view(torch.int32).bitwise_and_(-TAG).bitwise_or_(number)
-        torch.minimum(nearest, tagged, out=nearest)
+        window = nearest[:, rows, columns]
+        torch.minimum(window, tagged, out=window)
 
     nearest = nearest.view(-1)
     inside = (nearest < far).nonzero()[:, 0]
     nearest = nearest[inside]
+    line = inside.div(crop, rounding_mode="floor")
     view = inside.div(crop * crop, rounding_mode="floor")
-    row = inside.div(crop, rounding_mode="floor") - view * crop
-    column = inside - (view * crop + row) * crop
+    column = inside - line * crop
     distance = (nearest & -TAG).view(torch.float32)
     down, across = _rays(cameras, torch.eye(3, dtype=torch.float64), side, crop)
     position = cameras.position.float()
-    points = torch.stack(
-        [
-            position[:, axis][view]
-            + distance * (down[:, axis].reshape(-1)[view * crop + row] + across[:, axis].reshape(-1)[view * crop + column])
-            for axis in range(3)
-        ],
-        dim=1,
-    )
+    points = torch.empty(len(inside), 3)
+    for axis in range(3):
+        ray = down[:, axis].reshape(-1)[line] + across[:, axis].reshape(-1)[view * crop + column]
+        points[:, axis] = position[:, axis][view] + distance * ray
     owner = nearest & (TAG - 1)
     normals = torch.empty_like(points)
     for number, solid in enumerate(toy.solids):
@@ -178,7 +200,9 @@ def _surface(prepared: Scene, cameras: camera.Cameras, side: int) -> tuple[Tenso
         if len(mine):
             normals.index_copy_(0, mine, solid.normals(points[mine]))
     margin = (side - crop) // 2
-    return (view * side + row + margin) * side + column + margin, points, normals
+    row = (line - view * crop + margin).div(SAMPLES, rounding_mode="floor")
+    column = (column + margin).div(SAMPLES, rounding_mode="floor")
+    return (view * size + row) * size + column, points, normals
 
 
 def _visible(maps: Tensor, reach: float, lights: Tensor, points: Tensor, normals: Tensor) -> Tensor:
@@ -232,13 +256,13 @@ def _ambient(prepared: Scene, points: Tensor, normals: Tensor) -> Tensor:
 
 
 def _ground(
-    prepared: Scene, cameras: camera.Cameras, lights: Tensor, lamps: Sequence[camera.Lamp], maps: Tensor, side: int
+    prepared: Scene, cameras: camera.Cameras, lights: Tensor, lamps: Sequence[camera.Lamp], maps: Tensor, size: int
 ) -> Tensor:
-    """What the ground alone would look like, its shadows included: (views, lights, side, side) float32.
+    """What the ground alone would look like, its shadows included: (views, lights, size, size) float32.
 
     Beyond the horizon there is a backdrop as bright as the open ground.
     """
-    down, across = _rays(cameras, torch.eye(3, dtype=torch.float64), side, side)
+    down, across = _rays(cameras, torch.eye(3, dtype=torch.float64), size, size)
     position = cameras.position.float()[:, :, None, None]
     fall = (down[:, 2] + across[:, 2]).clamp(max=-1e-3)
     distance = position[:, 2] / -fall

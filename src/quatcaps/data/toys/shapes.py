@@ -157,8 +157,8 @@ class Box(Solid):
         return _missed(near, near - far)
 
     def gradient(self, features: Tensor) -> Tensor:
-        face = torch.nn.functional.one_hot(features.abs().argmax(0), 3).T
-        return features.sign() * face
+        size = features.abs()
+        return features.sign() * (size >= size.amax(0)).to(features.dtype)
 
     def excess(self, features: Tensor) -> Tensor:
         return features.abs().amax(0) - 1.0
@@ -183,7 +183,7 @@ class Hull(Solid):
         return _missed(near, near - far)
 
     def gradient(self, features: Tensor) -> Tensor:
-        return torch.nn.functional.one_hot(features.argmax(0), len(features)).T.to(features.dtype)
+        return (features >= features.amax(0)).to(features.dtype)
 
     def excess(self, features: Tensor) -> Tensor:
         return features.amax(0)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from quatcaps.data.toys.parts import ball, block, cabin, pair, rod, wheels
+from quatcaps.data.toys.parts import ball, block, cabin, pair, rod, wheels, windows
 from quatcaps.data.toys.shapes import Solid
 
 
@@ -20,7 +20,7 @@ class Truck:
     cab_height: float = 0.72
     nose: float = 0.0  # length of the bonnet, 0 for a flat front
     load_height: float = 0.95
-    wheel: float = 0.19
+    wheel: float = 0.23
     axles: tuple[float, ...] = (0.15, 0.78)  # as shares of the length, from the front
     trailer: bool = False  # a gap behind the cab
     stacks: bool = False  # exhaust pipes
@@ -30,15 +30,15 @@ KINDS: tuple[Truck, ...] = (
     # 0 … 3 and 5 are the test split.
     Truck(load="box", nose=0.34, length=2.3, cab_height=0.64, load_height=0.92),
     Truck(load="tank", axles=(0.13, 0.66, 0.84), length=2.5, cab_height=0.84, load_height=0.80),
-    Truck(load="dump", nose=0.40, length=2.2, axles=(0.15, 0.68, 0.87), stacks=True, wheel=0.21, load_height=0.62),
+    Truck(load="dump", nose=0.40, length=2.2, axles=(0.15, 0.68, 0.87), stacks=True, wheel=0.25, load_height=0.62),
     Truck(load="stakes", length=2.3, cab_height=0.82, load_height=0.42),
     Truck(load="box", length=2.1, cab_height=0.84, load_height=1.02, cab=0.50),
-    Truck(load="box", nose=0.36, length=3.0, trailer=True, axles=(0.10, 0.34, 0.80, 0.91), wheel=0.18, stacks=True,
+    Truck(load="box", nose=0.36, length=3.0, trailer=True, axles=(0.10, 0.34, 0.80, 0.91), wheel=0.22, stacks=True,
           cab_height=0.76, cab=0.48),
-    Truck(load="tank", nose=0.36, length=2.9, trailer=True, axles=(0.10, 0.34, 0.80, 0.91), wheel=0.18, stacks=True,
+    Truck(load="tank", nose=0.36, length=2.9, trailer=True, axles=(0.10, 0.34, 0.80, 0.91), wheel=0.22, stacks=True,
           load_height=0.74, cab=0.48),
-    Truck(load="pickup", nose=0.55, length=2.1, cab=0.62, cab_height=0.62, axles=(0.20, 0.80), wheel=0.20),
-    Truck(load="dump", length=2.1, cab_height=0.80, axles=(0.15, 0.76), wheel=0.22, load_height=0.60),
+    Truck(load="pickup", nose=0.55, length=2.1, cab=0.62, cab_height=0.62, axles=(0.20, 0.80), wheel=0.24),
+    Truck(load="dump", length=2.1, cab_height=0.80, axles=(0.15, 0.76), wheel=0.26, load_height=0.60),
     Truck(load="mixer", length=2.4, cab_height=0.80, axles=(0.13, 0.66, 0.84), load_height=0.90),
 )  # fmt: skip
 
@@ -49,7 +49,7 @@ def build(truck: Truck) -> list[Solid]:
     deck = t.wheel * 1.55
     solids = [block((-t.length / 2, 0.0, deck - 0.05), (t.length * 0.98, t.width * 0.55, 0.14))]
     for share in t.axles:
-        solids += wheels(-t.length * share, t.width * 1.06, t.wheel, 0.17)
+        solids += wheels(-t.length * share, t.width * 1.14, t.wheel, 0.22)
     behind = -(t.nose + t.cab)
     solids += _cab(t, deck, behind)
     start = behind - (0.16 if t.trailer else 0.06)
@@ -64,16 +64,22 @@ def _cab(t: Truck, deck: float, behind: float) -> list[Solid]:
         solids.append(cabin((-t.nose - 0.05, 0.0), (-t.nose - 0.05, -0.04), (low, bonnet), t.width * 0.80, 0.88))
         solids += pair(lambda side: ball((-t.length * t.axles[0], side * t.width * 0.42, t.wheel * 1.35),
                                          (t.wheel * 1.5, 0.12, t.wheel * 0.85)))  # fmt: skip
-        solids.append(cabin((behind, -t.nose), (behind, -t.nose - 0.15), (bonnet - 0.06, high), t.width * 0.92, 0.88))
+        solids += _glass(t, (behind, -t.nose), -t.nose - 0.15, (bonnet - 0.02, high), t.width * 0.92)
         solids.append(block(((behind - t.nose) / 2, 0.0, (low + bonnet) / 2), (t.cab, t.width * 0.92, bonnet - low)))
     else:
         waist = low + t.cab_height * 0.5
         solids.append(block((behind / 2, 0.0, (low + waist) / 2), (t.cab, t.width, waist - low)))
-        solids.append(cabin((behind, 0.0), (behind, -0.14), (waist, high), t.width, 0.90))
+        solids += _glass(t, (behind, 0.0), -0.14, (waist - 0.02, high), t.width)
     solids.append(block((0.02, 0.0, low + 0.02), (0.10, t.width * 1.0, 0.12)))
     if t.stacks:
         solids += pair(lambda side: rod((behind - 0.06, side * t.width * 0.44, deck), (behind - 0.06, side * t.width * 0.44, high + 0.22), 0.05))
     return solids
+
+
+def _glass(t: Truck, x: tuple[float, float], brow: float, z: tuple[float, float], width: float) -> list[Solid]:
+    """The upper half of the cab: windows to the front and the sides, a wall behind."""
+    wall = block((x[0] + 0.04, 0.0, (z[0] + z[1]) / 2), (0.08, width * 0.93, z[1] - z[0]))
+    return [wall, *windows(x, (x[0], brow), z, width, 0.90, post=0.05, middle=False)]
 
 
 def _load(t: Truck, deck: float, front: float, back: float) -> list[Solid]:

@@ -1,0 +1,116 @@
+from __future__ import annotations
+
+import csv
+import io
+from dataclasses import replace
+from html.parser import HTMLParser
+
+import pytest
+from rich.console import Console
+
+from quatcaps.errors import QuatcapsError
+from quatcaps.evaluation.measure import Evaluation
+from quatcaps.report.tables import Table, evaluation_tables, is_number
+
+NASTY = Table("a|b <i>", ("name", "count"), (("[red]x|y*\\", "1,234"), ('<script>"&', "–"), ("two\nlines", "−5")))
+
+
+def test_markdown_escapes_what_would_break_the_table() -> None:
+    title, blank, head, rule, first, second, third = NASTY.markdown().splitlines()
+    assert title == r"**a\|b &lt;i>**"
+    assert blank == ""
+    assert head == "| name | count |"
+    assert rule == "| :--- | ---: |"
+    assert first == r"| \[red]x\|y\*\\ | 1,234 |"
+    assert second == '| &lt;script>"&amp; | – |'
+    assert third == "| two lines | −5 |"
+
+
+def test_csv_has_plain_numbers_and_survives_a_round_trip() -> None:
+    assert list(csv.reader(io.StringIO(NASTY.csv()))) == [
+        ["name", "count"],
+        ["[red]x|y*\\", "1234"],
+        ['<script>"&', ""],
+        ["two\nlines", "-5"],
+    ]
+
+
+def test_html_shows_every_cell_as_text_and_marks_numbers() -> None:
+    tags: list[str] = []
+    texts: list[str] = []
+
+    class Reader(HTMLParser):
+        def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+            tags.append(tag + ("#" if ("class", "number") in attrs else ""))
+
+        def handle_data(self, data: str) -> None:
+            texts.append(data)
+
+    Reader().feed(NASTY.html())
+    assert [text for text in texts if text.strip()] == [
+        NASTY.title,
+        *NASTY.columns,
+        *(c for row in NASTY.rows for c in row),
+    ]
+    assert set(tags) == {"table", "caption", "thead", "tbody", "tr", "th", "th#", "td#"}
+    assert tags.count("td#") == 3
+
+
+def test_rich_prints_names_that_look_like_markup_and_aligns_numbers_right() -> None:
+    console = Console(file=io.StringIO(), width=60, record=True)
+    console.print(NASTY.rich())
+    text = console.export_text()
+    assert "[red]x|y*\\" in text
+    ends = [line.rstrip().rfind(end) + len(end) for line in text.splitlines() for end in ("1,234", "−5") if end in line]
+    assert len(ends) == 2
+    assert ends[0] == ends[1]
+    assert [column.justify for column in NASTY.rich().columns] == ["left", "right"]
+
+
+def test_rich_keeps_the_names_of_rows_and_all_digits_where_there_is_little_room() -> None:
+    table = Table("T", ("class", *(f"column {index}" for index in range(9))), (("four-legged animal", *["123"] * 9),))
+    console = Console(file=io.StringIO(), width=70, record=True)
+    console.print(table.rich())
+    (row,) = [line for line in console.export_text().splitlines() if "four-legged animal" in line]
+    assert row.count("123") == 9
+
+
+@pytest.mark.parametrize("cell", ["0", "12", "1,234", "1,234,567.89", "-3.5", "−2", "+1.0"])
+def test_numbers(cell: str) -> None:
+    assert is_number(cell)
+
+
+@pytest.mark.parametrize("cell", ["", "1,23", "12 px", "1.", "–", "v1", "48×48", "300°"])
+def test_what_is_no_number(cell: str) -> None:
+    assert not is_number(cell)
+
+
+def test_a_column_is_numeric_only_if_all_its_cells_are() -> None:
+    assert Table("", ("a", "b", "c"), (("1", "1", "–"), ("x", "–", "–"))).numeric == (False, True, False)
+    assert Table("", ("a",), ()).numeric == (False,)
+
+
+def test_a_row_of_the_wrong_length_is_refused() -> None:
+    with pytest.raises(QuatcapsError, match="row 2 of the table 'T' has 1 cells"):
+        Table("T", ("a", "b"), (("1", "2"), ("3",)))
+
+
+def test_evaluation_tables_hold_the_numbers_of_the_evaluation(evaluation: Evaluation) -> None:
+    by_class, confusion, by_azimuth, by_elevation = evaluation_tables(evaluation)
+    *classes, total = by_class.rows
+    assert total == ("all classes", "1,620", str(evaluation.total.errors), f"{evaluation.total.percent:.2f}")
+    for row, name, rate in zip(classes, evaluation.classes, evaluation.by_class, strict=True):
+        assert rate is not None
+        assert row == (name, "324", str(rate.errors), f"{rate.percent:.2f}")
+    assert [[int(cell) for cell in row[1:]] for row in confusion.rows] == [list(row) for row in evaluation.confusion]
+    assert confusion.columns[1:] == tuple(row[0] for row in confusion.rows) == evaluation.classes
+    assert [int(row[0]) for row in by_azimuth.rows] == list(range(0, 360, 20))
+    assert [int(row[2]) for row in by_azimuth.rows] == [evaluation.by_azimuth[a].errors for a in range(0, 360, 20)]
+    assert [int(row[0]) for row in by_elevation.rows] == list(range(30, 75, 5))
+
+
+def test_tables_without_data_are_left_out_and_classes_without_images_say_so(evaluation: Evaluation) -> None:
+    bare = replace(evaluation, by_azimuth={}, by_elevation={}, by_class=(None, *evaluation.by_class[1:]))
+    by_class, confusion = evaluation_tables(bare)
+    assert by_class.rows[0] == ("four-legged animal", "0", "0", "–")
+    assert "named" in confusion.title

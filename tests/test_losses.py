@@ -1,0 +1,98 @@
+from __future__ import annotations
+
+import math
+from itertools import pairwise
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from quatcaps.losses import cross_entropy, margin, spread_loss
+
+
+def spread_by_loops(activations: list[list[float]], labels: list[int], m: float) -> float:
+    total = 0.0
+    for row, true in zip(activations, labels, strict=True):
+        for i, activation in enumerate(row):
+            if i != true and m - (row[true] - activation) > 0:
+                total += (m - (row[true] - activation)) ** 2
+    return total / len(labels)
+
+
+def test_equation_13_by_hand() -> None:
+    activations = torch.tensor([[0.9, 0.6, 0.1, 0.95]], dtype=torch.float64)
+    expected = (0.5 - 0.3) ** 2 + 0 + (0.5 + 0.05) ** 2
+    assert spread_loss(activations, torch.tensor([0]), 0.5).item() == pytest.approx(expected)
+
+
+@settings(deadline=None, derandomize=True, max_examples=50)
+@given(seed=st.integers(0, 2**32 - 1), images=st.integers(1, 5), classes=st.integers(2, 6), m=st.floats(0.0, 1.0))
+def test_spread_loss_by_loops(seed: int, images: int, classes: int, m: float) -> None:
+    generator = torch.Generator().manual_seed(seed)
+    activations = torch.rand(images, classes, dtype=torch.float64, generator=generator)
+    labels = torch.randint(classes, (images,), generator=generator)
+    expected = spread_by_loops(activations.tolist(), labels.tolist(), m)
+    for given_margin in (m, torch.tensor(m, dtype=torch.float64)):
+        found = spread_loss(activations, labels, given_margin).item()
+        assert found == pytest.approx(expected, rel=1e-12, abs=1e-15)
+
+
+def test_spread_loss_is_zero_beyond_the_margin() -> None:
+    activations = torch.tensor([[0.1, 0.95, 0.0]], requires_grad=True)
+    loss = spread_loss(activations, torch.tensor([1]), 0.8)
+    loss.backward()
+    assert loss.item() == 0
+    assert not activations.grad.any()
+
+
+def test_spread_loss_gradient() -> None:
+    activations = torch.tensor([[0.2, 0.7, 0.4], [0.9, 0.05, 0.3]], dtype=torch.float64, requires_grad=True)
+    labels = torch.tensor([0, 2])
+    assert torch.autograd.gradcheck(lambda values: spread_loss(values, labels, 0.3), activations)
+    assert torch.autograd.gradgradcheck(lambda values: spread_loss(values, labels, 0.3), activations)
+
+
+def test_equation_16() -> None:
+    assert margin(0) == pytest.approx(0.2 + 0.79 / (1 + math.e**4))
+    assert margin(100_000) == pytest.approx(0.2 + 0.79 / (1 + math.e**2))
+    assert margin(200_000) == pytest.approx(0.595)
+    assert margin(300_000) == pytest.approx(0.2 + 0.79 / (1 + math.e**-2))
+    assert margin(400, scale=100.0) == pytest.approx(0.595)
+
+
+def test_the_margin_rises_to_nine_tenths_and_stays() -> None:
+    steps = [margin(step) for step in range(0, 1_000_000, 5_000)]
+    reached = next(index for index, value in enumerate(steps) if value == 0.9)
+    assert all(before < after for before, after in pairwise(steps[:reached]))
+    assert set(steps[reached:]) == {0.9}
+    # 0.2 + 0.79 σ(x) = 0.9 at x = log(70/9)
+    assert (reached - 1) * 5_000 < 50_000 * (4 + math.log(70 / 9)) <= reached * 5_000
+    assert margin(10**15) == 0.9
+
+
+@pytest.mark.parametrize("scale", [1.0, 10.0])
+def test_cross_entropy_by_loops(scale: float) -> None:
+    torch.manual_seed(0)
+    scores, labels = torch.rand(4, 3, dtype=torch.float64), torch.tensor([2, 0, 1, 1])
+    expected = 0.0
+    for row, true in zip(scores.tolist(), labels.tolist(), strict=True):
+        expected -= math.log(math.exp(scale * row[true]) / sum(math.exp(scale * score) for score in row)) / 4
+    assert cross_entropy(scores, labels, scale).item() == pytest.approx(expected)
+    assert torch.autograd.gradcheck(lambda values: cross_entropy(values, labels, scale), scores.requires_grad_())
+
+
+def test_cross_entropy_takes_extreme_scores() -> None:
+    scores = torch.tensor([[1e4, -1e4]], requires_grad=True)
+    loss = cross_entropy(scores, torch.tensor([1]), 10.0)
+    loss.backward()
+    assert loss.item() == pytest.approx(2e5)
+    assert scores.grad.isfinite().all()
+
+
+@pytest.mark.parametrize("dtype", [torch.int16, torch.int32])
+def test_labels_of_other_integer_types(dtype: torch.dtype) -> None:
+    scores = torch.tensor([[0.2, 0.7, 0.4], [0.9, 0.05, 0.3]])
+    labels = torch.tensor([0, 2])
+    for loss in (cross_entropy, lambda a, b: spread_loss(a, b, 0.9)):
+        torch.testing.assert_close(loss(scores, labels.to(dtype)), loss(scores, labels))
