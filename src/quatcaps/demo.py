@@ -22,7 +22,6 @@ from quatcaps.training.log import read_log
 from quatcaps.training.progress import counting
 from quatcaps.training.run import Run, choose_device, create_run, open_run
 
-
 SUMMARIES = {
     "qcn-small": "a small Quaternion Capsule Network",
     "cnn-small": "a plain convolutional network of similar size",

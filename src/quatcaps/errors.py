@@ -12,6 +12,17 @@ class QuatcapsError(ValueError):
     exit_code = 1
 
 
+def at_least_one(what: str, count: int) -> None:
+    """Raises where there is none of something that a network cannot do without.
+
+    >>> at_least_one("parent capsules", 0)
+    Traceback (most recent call last):
+    quatcaps.errors.QuatcapsError: 0 parent capsules: at least 1 is needed
+    """
+    if count < 1:
+        raise QuatcapsError(f"{count} {what}: at least 1 is needed")
+
+
 def unknown_name(kind: str, name: str, known: Iterable[str]) -> QuatcapsError:
     """An error for `name`, which is no known `kind`, with the nearest known one.
 
@@ -19,6 +30,7 @@ def unknown_name(kind: str, name: str, known: Iterable[str]) -> QuatcapsError:
     unknown model 'qnc': did you mean 'qcn'? Known: cnn-small, qcn
     """
     names = sorted(known)
-    near = difflib.get_close_matches(name, names, n=1, cutoff=0.4)
-    hint = f"did you mean {near[0]!r}? " if near else ""
+    folded = {known_name.casefold(): known_name for known_name in names}
+    near = difflib.get_close_matches(name.casefold(), folded, n=1, cutoff=0.4)
+    hint = f"did you mean {folded[near[0]]!r}? " if near else ""
     return QuatcapsError(f"unknown {kind} {name!r}: {hint}Known: {', '.join(names)}")

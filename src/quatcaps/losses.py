@@ -15,6 +15,7 @@ def spread_loss(
     activations: Float[Tensor, "N classes"], labels: Int[Tensor, " N"], margin: float | Tensor
 ) -> Float[Tensor, ""]:
     """Equation 13, averaged over the images: Σ_{i ≠ t} max(0, m − (a_t − a_i))², t the true class."""
+    labels = labels.long()
     true = activations.gather(1, labels[:, None])
     shortfall = (margin - (true - activations)).clamp(min=0).square()
     others = shortfall.scatter(1, labels[:, None], 0.0)
@@ -38,4 +39,4 @@ def cross_entropy(
 
     Capsule activations lie in [0, 1]: without a scale of 10 or so their softmax is nearly flat.
     """
-    return F.cross_entropy(scale * scores, labels)
+    return F.cross_entropy(scale * scores, labels.long())

@@ -27,7 +27,7 @@ def change(settings: T, changes: Mapping[str, Any], what: str = "setting") -> T:
             raise unknown_name(what, name, known)
         try:
             values[name] = convert(value, hints[name])
-        except (TypeError, ValueError) as error:
+        except (TypeError, ValueError, OverflowError) as error:
             wanted = describe(hints[name])
             raise QuatcapsError(f"{what} {name} = {value!r}: it must be {wanted}") from error
     return dataclasses.replace(settings, **values)  # type: ignore[type-var]

@@ -13,9 +13,9 @@ import quatcaps
 from quatcaps.capsules import Capsules
 from quatcaps.errors import QuatcapsError
 from quatcaps.layers import ConvolutionalCapsules
+from quatcaps.layers.images import least_size
 from quatcaps.losses import cross_entropy, spread_loss
 from quatcaps.models import MODELS, build, parameter_count
-from quatcaps.models.images import least_size
 
 SMALL_NETWORKS = ("qcn-small", "cnn-small")
 

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from quatcaps.capsules import Capsules
-from quatcaps.errors import QuatcapsError
+from quatcaps.errors import QuatcapsError, at_least_one
 from quatcaps.poses import PoseType, pose_type
 from quatcaps.routing import EM, Window, soft_moments
 
@@ -48,6 +48,8 @@ class ConvolutionalCapsules(nn.Module):
         routing: Routing = EM(),
     ) -> None:
         super().__init__()
+        at_least_one("child capsules", children)
+        at_least_one("parent capsules", parents)
         self.capsules_in, self.capsules_out = children, parents
         self.pose = pose_type(pose)
         self.window = Window(kernel, kernel, stride)
@@ -84,6 +86,8 @@ class ClassCapsules(nn.Module):
         routing: Routing = EM(),
     ) -> None:
         super().__init__()
+        at_least_one("child capsules", children)
+        at_least_one("classes", classes)
         self.capsules_in, self.capsules_out = children, classes
         self.pose = pose_type(pose)
         self.competition = routing.competition

@@ -12,7 +12,8 @@ from collections.abc import Sequence
 from torch import Tensor, nn
 
 from quatcaps.capsules import Capsules
-from quatcaps.errors import QuatcapsError
+from quatcaps.errors import QuatcapsError, at_least_one
+from quatcaps.layers.images import check_images
 from quatcaps.layers.residual import residual_trunk
 from quatcaps.poses import PoseType, pose_type
 
@@ -35,7 +36,8 @@ class PrimaryCapsules(nn.Module):
         pose: str | PoseType = "quaternion",
     ) -> None:
         super().__init__()
-        self.capsules = capsules
+        at_least_one("primary capsules", capsules)
+        self.channels, self.capsules = channels, capsules
         self.dims = pose_type(pose).dims
         self.stride = math.prod(stride for _, stride in pose_blocks)
         self.pose_trunk = residual_trunk(channels, *_columns(pose_blocks))
@@ -58,6 +60,7 @@ class PrimaryCapsules(nn.Module):
         return (math.ceil(height / self.stride), math.ceil(width / self.stride))
 
     def forward(self, images: Tensor) -> Capsules:
+        check_images(images, self.channels, next(self.parameters()))
         features = self.pose_trunk(images)
         poses = self.pose_head(features).unflatten(1, (self.capsules, self.dims))
         if self.activation_trunk is not None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from quatcaps.errors import at_least_one
+
 
 class ResidualBlock(nn.Module):
     """BN-ReLU-3×3(stride s)-BN-ReLU-3×3, plus a 1×1 stride-s convolution of the activated input; no biases.
@@ -14,6 +16,12 @@ class ResidualBlock(nn.Module):
 
     def __init__(self, channels_in: int, channels_out: int, stride: int = 1) -> None:
         super().__init__()
+        for what, count in (
+            ("channels in", channels_in),
+            ("channels of a block", channels_out),
+            ("stride of a block", stride),
+        ):
+            at_least_one(what, count)
         self.norm1 = nn.BatchNorm2d(channels_in)
         self.conv1 = nn.Conv2d(channels_in, channels_out, 3, stride=stride, padding=1, bias=False)
         self.norm2 = nn.BatchNorm2d(channels_out)
@@ -33,6 +41,7 @@ class ResidualBlock(nn.Module):
 
 def residual_trunk(channels_in: int, channels: tuple[int, ...], strides: tuple[int, ...]) -> nn.Sequential:
     """Residual blocks one after the other, closed by a ReLU."""
+    at_least_one("residual blocks", len(channels))
     before = (channels_in, *channels[:-1])
     blocks = [ResidualBlock(*shape) for shape in zip(before, channels, strides, strict=True)]
     return nn.Sequential(*blocks, nn.ReLU())

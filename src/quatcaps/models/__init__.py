@@ -60,7 +60,7 @@ def build(name: str, *, channels: int, classes: int, seed: int | None = None, **
     if seed is None:
         return MODELS[name].module(channels, classes, chosen)
     with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
+        torch.default_generator.manual_seed(seed)  # the CPU's alone: weights are drawn there
         return MODELS[name].module(channels, classes, chosen)
 
 

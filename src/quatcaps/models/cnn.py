@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 from torch import Tensor, nn
 
-from quatcaps.errors import QuatcapsError
-from quatcaps.models.images import check_images
+from quatcaps.errors import QuatcapsError, at_least_one
+from quatcaps.layers.images import check_images, check_size
 
 
 class Logits(NamedTuple):
@@ -39,6 +39,9 @@ class SmallCNN(nn.Module):
             if count < least:
                 raise QuatcapsError(f"a network with {count} {what}: at least {least} are needed")
         self.channels, self.classes, self.settings = channels, classes, settings
+        at_least_one("widths of convolutions", len(settings.widths))
+        for width in settings.widths:
+            at_least_one("channels of a convolution (widths)", width)
         self.features = nn.Sequential()
         for before, width in zip((channels, *settings.widths), settings.widths, strict=False):
             self.features.append(nn.Conv2d(before, width, 3, padding=1, bias=False))
@@ -51,7 +54,8 @@ class SmallCNN(nn.Module):
         return int(2 ** len(self.settings.widths))
 
     def forward(self, images: Tensor) -> Logits:
-        check_images(images, self.channels, self.least_size, f"{len(self.settings.widths)} poolings by 2")
+        check_images(images, self.channels, self.classify.weight)
+        check_size(images, self.least_size, f"{len(self.settings.widths)} poolings by 2")
         return Logits(self.classify(self.features(images).mean((2, 3))))
 
     def votes(self, height: int, width: int) -> int:

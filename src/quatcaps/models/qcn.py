@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from quatcaps.capsules import Capsules
 from quatcaps.errors import QuatcapsError
 from quatcaps.layers import ClassCapsules, ConvolutionalCapsules, PrimaryCapsules
-from quatcaps.models.images import check_images, least_size
+from quatcaps.layers.images import check_images, check_size, least_size
 from quatcaps.routing import EM
 
 
@@ -40,7 +40,7 @@ SMALL = QCNSettings(
     joint_blocks=((24, 2), (32, 2)),
     capsules=((8, 3, 1), (8, 3, 1)),
 )
-"""The same network for CPUs: fewer capsules on a coarser grid, about 1/60 of the votes."""
+"""The same network for CPUs: fewer capsules on a coarser grid, about 1/77 of the votes on 32×32 images."""
 
 
 class QCN(nn.Module):
@@ -77,7 +77,8 @@ class QCN(nn.Module):
         return least_size(self.primary.stride, windows)
 
     def forward(self, images: Tensor) -> Capsules:
-        check_images(images, self.channels, self.least_size, self.description)
+        check_images(images, self.channels, next(self.parameters()))
+        check_size(images, self.least_size, self.description)
         poses, activations = self.primary(images)
         for layer in self.layers:
             poses, activations = layer(poses, activations)

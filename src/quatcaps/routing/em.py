@@ -28,6 +28,8 @@ from quatcaps.routing.soft_moments import COMPETITIONS, Moments, Parents, SoftMo
 ACTIVATIONS = ("logistic", "normalized")
 LEAST_MASS = 1e-12
 """A parent to which children give less than this keeps its centre as its mean."""
+LEAST_FLOOR = 1e-12
+"""Below this the gradients of a floored variance overflow in float32."""
 
 
 @dataclass(frozen=True)
@@ -53,8 +55,10 @@ class EM:
             raise unknown_name("activation", self.activation, ACTIVATIONS)
         if self.competition not in COMPETITIONS:
             raise unknown_name("competition", self.competition, COMPETITIONS)
-        if not 0 < self.variance_floor < math.inf:
-            raise QuatcapsError(f"a variance floor of {self.variance_floor}: it must be above 0 and finite")
+        if not LEAST_FLOOR <= self.variance_floor < math.inf:
+            raise QuatcapsError(
+                f"a variance floor of {self.variance_floor}: it must be at least {LEAST_FLOOR} and finite"
+            )
 
     def module(self, parents: int) -> EMRouting:
         """The routing of one layer with that many parent types."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from quatcaps.data.toys.parts import ball, block, pair, rod, wing
+from quatcaps.data.toys.parts import SIDES, ball, block, rod, wing
 from quatcaps.data.toys.shapes import Solid
 
 
@@ -32,7 +32,6 @@ class Airplane:
     canopy: float = 0.0  # length of the cockpit's bubble
     high_tail: bool = False
     twin_fins: bool = False
-    floats: bool = False  # instead of wheels
     gear: float = 0.16
 
 
@@ -75,7 +74,7 @@ KINDS: tuple[Airplane, ...] = (
 
 
 def build(airplane: Airplane) -> list[Solid]:
-    """The airplane's solids, its wheels or floats on the ground."""
+    """The airplane's solids, its wheels on the ground."""
     a = airplane
     z = a.gear + a.thick
     nose, tail = a.length, -a.length
@@ -89,15 +88,11 @@ def build(airplane: Airplane) -> list[Solid]:
     wing_z = z + a.wing_z * a.thick
     levels = [wing_z] if not a.upper else [wing_z, wing_z + a.upper]
     for level in levels:
-        solids += pair(
-            lambda side, level=level: wing((a.wing_x, 0.0, level), a.span, a.chord, a.sweep, 0.075, a.lift, side)
-        )
+        solids += [wing((a.wing_x, 0.0, level), a.span, a.chord, a.sweep, 0.075, a.lift, side) for side in SIDES]
     if a.upper:
-        solids += pair(
-            lambda side: block(
-                (a.wing_x, side * a.span * 0.68, wing_z + a.upper * 0.55), (0.10, 0.05, a.upper)
-            )
-        )
+        solids += [
+            block((a.wing_x, side * a.span * 0.68, wing_z + a.upper * 0.55), (0.10, 0.05, a.upper)) for side in SIDES
+        ]
     if a.canopy:
         solids.append(ball((a.wing_x + 0.18, 0.0, z + a.thick * 0.75), (a.canopy, a.thick * 0.68, a.thick * 0.85)))
     return solids + _tail(a, z) + _engines(a, z, wing_z) + _gear(a, z)
@@ -107,15 +102,16 @@ def _tail(a: Airplane, z: float) -> list[Solid]:
     x, foot = -a.length + a.fin_chord[0] * 0.55, z + a.thick * 0.4
     solids: list[Solid] = []
     if a.twin_fins:
-        solids += pair(
-            lambda side: wing((x + 0.12, side * a.thick * 1.1, foot - 0.06), a.fin, a.fin_chord, 0.16, 0.075, 74.0, side)
-        )
+        solids += [
+            wing((x + 0.12, side * a.thick * 1.1, foot - 0.06), a.fin, a.fin_chord, 0.16, 0.075, 74.0, side)
+            for side in SIDES
+        ]
     else:
         solids.append(wing((x, 0.0, foot), a.fin, a.fin_chord, 0.14, 0.08, 90.0))
     if a.tail:
         level = foot + a.fin * 0.94 if a.high_tail else foot
         back = x - (0.12 if a.high_tail else 0.0)
-        solids += pair(lambda side: wing((back, 0.0, level), a.tail, a.tail_chord, a.sweep * 0.4, 0.06, 2.0, side))
+        solids += [wing((back, 0.0, level), a.tail, a.tail_chord, a.sweep * 0.4, 0.06, 2.0, side) for side in SIDES]
     return solids
 
 
@@ -128,34 +124,33 @@ def _engines(a: Airplane, z: float, wing_z: float) -> list[Solid]:
     places = {2: (0.42,), 4: (0.36, 0.66)}
     for share in places.get(a.jets, ()):
         x = a.wing_x - a.sweep * share + 0.20
-        solids += pair(
-            lambda side, x=x, share=share: rod(
-                (x - 0.22, side * a.span * share, wing_z - 0.05), (x + 0.14, side * a.span * share, wing_z - 0.05), 0.075, 0.09
+        solids += [
+            rod(
+                (x - 0.22, side * a.span * share, wing_z - 0.05),
+                (x + 0.14, side * a.span * share, wing_z - 0.05),
+                0.075,
+                0.09,
             )
-        )
+            for side in SIDES
+        ]
     for share in places.get(a.propellers, ()):
         x = a.wing_x + a.chord[0] * 0.42
         y = a.span * share
-        solids += pair(
-            lambda side, x=x, y=y: rod((x - 0.40, side * y, wing_z), (x + 0.10, side * y, wing_z), 0.06, 0.085)
-        )
-        solids += pair(
-            lambda side, x=x, y=y: block((x + 0.13, side * y, wing_z), (0.045, 0.50, 0.075), roll=side * 50.0)
-        )
+        solids += [rod((x - 0.40, side * y, wing_z), (x + 0.10, side * y, wing_z), 0.06, 0.085) for side in SIDES]
+        solids += [block((x + 0.13, side * y, wing_z), (0.045, 0.50, 0.075), roll=side * 50.0) for side in SIDES]
     if a.rear_jets:
-        solids += pair(
-            lambda side: rod((-0.72, side * a.thick * 1.55, z + 0.06), (-0.34, side * a.thick * 1.55, z + 0.06), 0.075, 0.09)
-        )
+        solids += [
+            rod((-0.72, side * a.thick * 1.55, z + 0.06), (-0.34, side * a.thick * 1.55, z + 0.06), 0.075, 0.09)
+            for side in SIDES
+        ]
     return solids
 
 
 def _gear(a: Airplane, z: float) -> list[Solid]:
     radius, x = 0.075, a.wing_x + 0.05
-    if a.floats:
-        return pair(lambda side: ball((x, side * 0.28, 0.08), (0.55, 0.09, 0.08)))
     y = a.thick * 1.25
-    solids = pair(lambda side: rod((x, side * (y - 0.04), radius), (x, side * (y + 0.04), radius), radius))
-    solids += pair(lambda side: rod((x, side * y, radius), (x, side * a.thick * 0.6, z - a.thick * 0.5), 0.035))
+    solids = [rod((x, side * (y - 0.04), radius), (x, side * (y + 0.04), radius), radius) for side in SIDES]
+    solids += [rod((x, side * y, radius), (x, side * a.thick * 0.6, z - a.thick * 0.5), 0.035) for side in SIDES]
     end = -a.length * 0.82 if a.propellers == 1 else a.length * 0.66
     solids.append(rod((end, -0.03, radius), (end, 0.03, radius), radius))
     solids.append(rod((end, 0.0, radius), (end, 0.0, z), 0.03))

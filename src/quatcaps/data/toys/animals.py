@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from quatcaps.data.toys.parts import Vector, ball, pair, rod
+from quatcaps.data.toys.parts import SIDES, Vector, ball, rod
 from quatcaps.data.toys.shapes import Solid
 
 
@@ -35,9 +35,9 @@ class Animal:
     fan: bool = False  # ears like an elephant's
     trunk: float = 0.0
     tusk: float = 0.0
-    horn: float = 0.0
+    horn: float = 0.0  # a pair
+    nose_horn: float = 0.0
     mane: float = 0.0
-    hump: float = 0.0
     tuft: float = 0.0  # at the end of the tail
 
 
@@ -55,7 +55,7 @@ KINDS: tuple[Animal, ...] = (
     Animal(  # rhinoceros
         body=0.62, deep=0.34, wide=0.31, leg=0.32, thick=0.14, neck=0.16, neck_angle=0.0, neck_thick=0.23,
         head=0.28, snout=0.20, tail=0.26, tail_angle=-60.0, ear=0.14, stride=8.0, snout_thick=0.75, chest=1.05,
-        tusk=-0.34, tail_thick=0.05,
+        nose_horn=0.34, tail_thick=0.05,
     ),
     Animal(  # llama
         body=0.46, deep=0.26, wide=0.23, leg=0.55, thick=0.10, neck=0.56, neck_angle=76.0, neck_thick=0.14,
@@ -86,8 +86,8 @@ KINDS: tuple[Animal, ...] = (
         tail_thick=0.10, snout_thick=0.62,
     ),
     Animal(  # lion
-        body=0.54, deep=0.24, wide=0.21, leg=0.40, thick=0.11, neck=0.24, neck_angle=40.0, neck_thick=0.16,
-        head=0.25, snout=0.14, tail=0.46, tail_angle=24.0, ear=0.10, stride=12.0, mane=0.36, tuft=0.10,
+        body=0.54, deep=0.24, wide=0.21, leg=0.40, thick=0.11, neck=0.28, neck_angle=40.0, neck_thick=0.16,
+        head=0.25, snout=0.14, tail=0.46, tail_angle=24.0, ear=0.10, stride=12.0, mane=0.38, tuft=0.10,
         snout_thick=0.66, tail_thick=0.05,
     ),
 )  # fmt: skip
@@ -108,20 +108,21 @@ def build(animal: Animal) -> list[Solid]:
         for side in (1.0, -1.0):
             foot = x + sign * side * swing
             y = side * (a.wide - a.thick * 0.55)
-            solids.append(rod((x, y * 0.92, height), (foot, y, 0.0), a.thick * 1.35, a.thick * 0.9))
-            solids.append(ball((foot + a.thick * 0.45, y, a.thick * 0.55), (a.thick * 1.45, a.thick * 1.1, a.thick * 0.75)))
+            solids.append(rod((x, y * 0.80, height), (foot, y, 0.0), a.thick * 1.35, a.thick * 0.9))
+            solids.append(
+                ball((foot + a.thick * 0.45, y, a.thick * 0.55), (a.thick * 1.45, a.thick * 1.1, a.thick * 0.75))
+            )
     solids += _tail(a, (-a.body * 0.93, 0.0, height + a.deep * 0.45))
-    neck_start = (a.body * 0.72, 0.0, height + a.deep * 0.25)
+    neck_start = (a.body * 0.60, 0.0, height + a.deep * 0.20)
     cosine, sine = math.cos(math.radians(a.neck_angle)), math.sin(math.radians(a.neck_angle))
-    reach = a.neck + a.deep * 0.5
+    reach = a.neck + a.deep * 0.5 + a.body * 0.12
     poll = (neck_start[0] + reach * cosine, 0.0, neck_start[2] + reach * sine)
-    solids.append(rod(neck_start, poll, a.neck_thick * 1.45, a.neck_thick))
+    base = min(a.neck_thick * 1.45, 0.78 * a.chest * min(a.wide, a.deep))
+    solids.append(rod(neck_start, poll, base, a.neck_thick))
     solids += _head(a, poll)
     if a.mane:
         middle = (poll[0] - a.head * 0.45, 0.0, poll[2] - 0.02)
         solids.append(ball(middle, (a.mane * 0.55, a.mane, a.mane * 1.08), pitch=-20.0))
-    if a.hump:
-        solids.append(ball((-0.02, 0.0, height + a.deep), (a.body * 0.35, a.wide * 0.6, a.hump)))
     return solids
 
 
@@ -146,55 +147,62 @@ def _head(a: Animal, poll: Vector) -> list[Solid]:
     nose = (middle[0] + (a.head + a.snout) * dx, 0.0, middle[2] + (a.head + a.snout) * dz)
     if a.snout:
         thick = broad * a.snout_thick
-        solids.append(rod((middle[0] + a.head * 0.3 * dx, 0.0, middle[2] + a.head * 0.3 * dz), nose, thick * 1.25, thick))
+        solids.append(
+            rod((middle[0] + a.head * 0.3 * dx, 0.0, middle[2] + a.head * 0.3 * dz), nose, thick * 1.25, thick)
+        )
         solids.append(ball(nose, (thick * 0.6, thick, thick), pitch=-down))
     crown = (middle[0] - a.head * 0.35, middle[2] + broad * 0.75)
     if a.fan:
-        solids += pair(
-            lambda side: ball(
+        solids += [
+            ball(
                 (middle[0] - a.head * 0.45, side * (broad + a.ear * 0.55), middle[2]),
                 (a.ear * 0.16, a.ear * 0.75, a.ear),
                 yaw=side * 28.0,
             )
-        )
+            for side in SIDES
+        ]
     elif a.flop:
-        solids += pair(
-            lambda side: ball((crown[0], side * broad * 1.0, crown[1] - a.ear * 0.6), (a.ear * 0.45, a.ear * 0.25, a.ear))
-        )
+        solids += [
+            ball((crown[0], side * broad * 1.0, crown[1] - a.ear * 0.6), (a.ear * 0.45, a.ear * 0.25, a.ear))
+            for side in SIDES
+        ]
     else:
-        solids += pair(
-            lambda side: rod(
+        solids += [
+            rod(
                 (crown[0], side * broad * 0.55, crown[1] - a.ear * 0.3),
                 (crown[0] - a.ear * 0.25, side * (broad * 0.6 + a.ear * 0.35), crown[1] + a.ear),
                 a.ear * 0.42,
                 a.ear * 0.12,
             )
-        )
+            for side in SIDES
+        ]
     if a.trunk:
         bend = (nose[0] + a.trunk * 0.12, 0.0, middle[2] - a.trunk * 0.45)
         tip = (bend[0] + a.trunk * 0.30, 0.0, max(bend[2] - a.trunk * 0.45, 0.06))
         solids.append(rod((middle[0] + a.head * 0.5, 0.0, middle[2]), bend, a.head * 0.42, a.head * 0.30))
         solids.append(rod(bend, tip, a.head * 0.30, a.head * 0.22))
-    if a.tusk > 0.0:
+    if a.tusk:
         start = (middle[0] + a.head * 0.5, middle[2] - broad * 0.5)
-        solids += pair(
-            lambda side: rod(
+        solids += [
+            rod(
                 (start[0], side * broad * 0.5, start[1]),
                 (start[0] + a.tusk, side * broad * 0.75, start[1] - a.tusk * 0.15),
                 a.head * 0.16,
                 a.head * 0.06,
             )
-        )
-    if a.tusk < 0.0:  # a horn on the nose
+            for side in SIDES
+        ]
+    if a.nose_horn:
         foot = (nose[0] - 0.04, 0.0, nose[2] + broad * 0.3)
-        solids.append(rod(foot, (foot[0] + 0.10, 0.0, foot[2] - a.tusk), 0.10, 0.02))
+        solids.append(rod(foot, (foot[0] + 0.10, 0.0, foot[2] + a.nose_horn), 0.10, 0.02))
     if a.horn:
-        solids += pair(
-            lambda side: rod(
+        solids += [
+            rod(
                 (crown[0] + 0.06, side * broad * 0.5, crown[1] - 0.03),
                 (crown[0] + 0.12, side * (broad * 0.5 + a.horn * 0.7), crown[1] + a.horn * 0.8),
                 a.horn * 0.26,
                 a.horn * 0.10,
             )
-        )
+            for side in SIDES
+        ]
     return solids

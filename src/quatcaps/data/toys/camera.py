@@ -1,8 +1,8 @@
-"""Where the two cameras and the light stand.
+"""Where the two cameras and the lamps stand.
 
-The toy turns on its turntable in front of cameras and lights that stay where they are, as in smallNORB: azimuth turns the
-toy under the light, elevation raises both cameras. Everything is expressed in the toy's axes (x forward, y left, z up), so
-a camera at azimuth 0° looks the toy in the face and one at 90° sees its left side.
+The toy turns on its turntable in front of cameras and lamps that stay where they are, as in smallNORB: azimuth turns
+the toy under the light, elevation raises both cameras. Everything is expressed in the toy's axes (x forward, y left,
+z up), so a camera at azimuth 0° looks the toy in the face and one at 90° sees its left side.
 """
 
 from __future__ import annotations
@@ -60,30 +60,27 @@ def stereo(azimuth: float, elevations: Sequence[float], look_at: float) -> Camer
 
     Plain scalar arithmetic, so that a view's numbers do not depend on its companions.
     """
-    columns: tuple[list[tuple[float, float, float]], ...] = ([], [], [], [])
+    table: list[list[tuple[float, float, float]]] = [[], [], [], []]
     ca, sa = _cosine_sine(azimuth)
     for elevation in elevations:
         ce, se = _cosine_sine(elevation)
         for side in (-BASELINE / 2, BASELINE / 2):
-            across = (-sa, ca, 0.0)
-            upward = (-se * ca, -se * sa, ce)
-            position = tuple(
-                DISTANCE * b + side * a + h for b, a, h in zip((ce * ca, ce * sa, se), across, (0.0, 0.0, look_at))
-            )
+            x = DISTANCE * ce * ca - side * sa
+            y = DISTANCE * ce * sa + side * ca
+            z = DISTANCE * se
             length = math.sqrt(DISTANCE**2 + side**2)
-            fx, fy, fz = (-position[0] / length, -position[1] / length, (look_at - position[2]) / length)
-            ux, uy, uz = upward
+            fx, fy, fz = -x / length, -y / length, -z / length
+            ux, uy, uz = -se * ca, -se * sa, ce
             right = (fy * uz - fz * uy, fz * ux - fx * uz, fx * uy - fy * ux)
-            for column, value in zip(columns, (position, (fx, fy, fz), right, upward), strict=True):
-                column.append(value)
-    return Cameras(*(torch.tensor(column, dtype=torch.float64) for column in columns))
+            for column, vector in zip(table, ((x, y, z + look_at), (fx, fy, fz), right, (ux, uy, uz)), strict=True):
+                column.append(vector)
+    position, forward, right_hand, up = (torch.tensor(column, dtype=torch.float64) for column in table)
+    return Cameras(position, forward, right_hand, up)
 
 
 def directions(azimuth: float, lightings: Sequence[int]) -> Tensor:
     """Unit vectors (lights, 3) float64 from the toy to its lamps, when the cameras stand at `azimuth` degrees."""
-    return torch.tensor(
-        [toward(azimuth + LAMPS[k].bearing, LAMPS[k].height) for k in lightings], dtype=torch.float64
-    )
+    return torch.tensor([toward(azimuth + LAMPS[k].bearing, LAMPS[k].height) for k in lightings], dtype=torch.float64)
 
 
 def toward(azimuth: float, height: float) -> tuple[float, float, float]:
@@ -95,5 +92,5 @@ def toward(azimuth: float, height: float) -> tuple[float, float, float]:
 
 def _cosine_sine(degrees: float) -> tuple[float, float]:
     """Of an angle reduced to one turn first, so that 360° more gives the same bytes."""
-    angle = math.radians(math.fmod(degrees, 360.0))
+    angle = math.radians(degrees % 360.0)
     return (math.cos(angle), math.sin(angle))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from quatcaps.data.toys.parts import ball, block, cabin, pair, rod, wheels, windows
+from quatcaps.data.toys.parts import SIDES, ball, block, cabin, rod, wheels, windows
 from quatcaps.data.toys.shapes import Solid
 
 
@@ -37,9 +37,10 @@ KINDS: tuple[Car, ...] = (
     Car(glass=(-0.64, 0.30), top=(-0.36, -0.04), roof=0.75, waist=0.44, spoiler=True, width=0.88),  # coupé
     Car(length=1.02, waist=0.54, roof=0.98, glass=(-0.96, 0.36), top=(-0.90, 0.14), wheel=0.26, rack=True),  # SUV
     Car(glass=(-0.94, 0.36), top=(-0.80, 0.06), roof=0.82, length=1.04),  # estate
-    Car(length=0.90, round_back=True, roof=0.82, waist=0.44, axle=0.56, wheel=0.23),  # beetle
+    Car(length=0.90, round_back=True, roof=0.84, axle=0.56, glass=(-0.52, 0.34), top=(-0.38, 0.10)),  # beetle
     Car(open_top=True, length=1.06, waist=0.46, glass=(-0.24, 0.26), roof=0.70, width=0.88),  # convertible
-    Car(length=0.84, glass=(-0.76, 0.48), top=(-0.66, 0.18), roof=0.96, waist=0.52, axle=0.52, wheel=0.25, spare=True),  # jeep-like
+    Car(length=0.84, glass=(-0.76, 0.48), top=(-0.66, 0.18), roof=0.96, waist=0.52, axle=0.52, wheel=0.25,
+        spare=True),  # jeep-like
 )  # fmt: skip
 
 
@@ -52,7 +53,9 @@ def build(car: Car) -> list[Solid]:
     belt = c.waist - (c.waist - low) * 0.35
     solids: list[Solid] = [
         cabin((-c.length, c.length), (-c.length * 0.985, c.length * 0.985), (low, belt), c.width, 1.0),
-        cabin((-c.length * 0.985, c.length * 0.985), (-c.length * 0.94, c.length * 0.90), (belt, c.waist), c.width, 0.92),
+        cabin(
+            (-c.length * 0.985, c.length * 0.985), (-c.length * 0.94, c.length * 0.90), (belt, c.waist), c.width, 0.92
+        ),
         block((c.length, 0.0, low + 0.07), (0.09, c.width * 0.98, 0.09)),
         block((-c.length, 0.0, low + 0.07), (0.09, c.width * 0.98, 0.09)),
     ]
@@ -61,16 +64,21 @@ def build(car: Car) -> list[Solid]:
     if c.open_top:
         return solids + _open_top(c)
     if c.round_back:
-        solids.append(ball((-0.20, 0.0, c.waist - 0.06), (0.66, c.width * 0.42, c.roof - c.waist + 0.06)))
+        solids.append(ball((c.length * 0.52, 0.0, c.waist - 0.04), (c.length * 0.44, c.width * 0.36, 0.15)))
+        solids.append(ball((-c.length * 0.55, 0.0, c.waist - 0.04), (c.length * 0.46, c.width * 0.40, 0.24)))
         for x in (c.axle, -c.axle):
-            solids += pair(lambda side, x=x: ball((x, side * c.width * 0.47, c.wheel * 1.15), (0.28, 0.10, 0.22)))
+            solids += [ball((x, side * c.width * 0.47, c.wheel * 1.3), (0.30, 0.12, 0.20)) for side in SIDES]
+        solids += windows(c.glass, c.top, (c.waist - 0.02, c.roof - 0.04), c.width * 0.86, 0.84)
+        solids.append(ball(((c.top[0] + c.top[1]) / 2, 0.0, c.roof - 0.06), (0.32, c.width * 0.34, 0.10)))
     else:
         solids += windows(c.glass, c.top, (c.waist - 0.02, c.roof), c.width * 0.92, 0.82)
     if c.spoiler:
         solids.append(block((-c.length * 0.92, 0.0, c.waist + 0.14), (0.16, c.width * 0.95, 0.045)))
-        solids += pair(lambda side: block((-c.length * 0.92, side * c.width * 0.34, c.waist + 0.06), (0.10, 0.05, 0.14)))
+        solids += [
+            block((-c.length * 0.92, side * c.width * 0.34, c.waist + 0.06), (0.10, 0.05, 0.14)) for side in SIDES
+        ]
     if c.rack:
-        solids += pair(lambda side: block((-0.38, side * c.width * 0.30, c.roof + 0.03), (0.95, 0.05, 0.06)))
+        solids += [block((-0.38, side * c.width * 0.30, c.roof + 0.03), (0.95, 0.05, 0.06)) for side in SIDES]
     if c.spare:
         solids.append(rod((-c.length - 0.02, 0.0, c.waist), (-c.length - 0.14, 0.0, c.waist), 0.19))
     return solids
@@ -78,9 +86,21 @@ def build(car: Car) -> list[Solid]:
 
 def _open_top(c: Car) -> list[Solid]:
     """A windscreen, two seats and what shows above the doors."""
-    screen = cabin((c.glass[1] - 0.02, c.glass[1] + 0.05), (c.glass[1] - 0.20, c.glass[1] - 0.14), (c.waist - 0.02, c.roof), c.width * 0.86, 0.86)
-    seats = pair(lambda side: block((c.glass[0] + 0.08, side * c.width * 0.22, c.waist + 0.07), (0.11, c.width * 0.30, 0.22), pitch=10.0))
-    doors = pair(lambda side: block(((c.glass[0] + c.glass[1]) / 2, side * c.width * 0.43, c.waist + 0.02), (0.62, 0.06, 0.09)))
+    screen = cabin(
+        (c.glass[1] - 0.02, c.glass[1] + 0.05),
+        (c.glass[1] - 0.20, c.glass[1] - 0.14),
+        (c.waist - 0.02, c.roof),
+        c.width * 0.86,
+        0.86,
+    )
+    seats = [
+        block((c.glass[0] + 0.08, side * c.width * 0.22, c.waist + 0.07), (0.11, c.width * 0.30, 0.22), pitch=10.0)
+        for side in SIDES
+    ]
+    doors = [
+        block(((c.glass[0] + c.glass[1]) / 2, side * c.width * 0.43, c.waist + 0.02), (0.62, 0.06, 0.09))
+        for side in SIDES
+    ]
     cover = ball((c.glass[0] - 0.20, 0.0, c.waist), (0.16, c.width * 0.42, 0.10))
     return [screen, *seats, *doors, cover]
 
@@ -95,7 +115,7 @@ def _racing(c: Car) -> list[Solid]:
         block((c.length, 0.0, z - 0.10), (0.22, c.width * 1.0, 0.05)),
         block((-c.length * 0.96, 0.0, z + 0.36), (0.24, c.width * 0.95, 0.05)),
     ]
-    solids += pair(lambda side: block((-c.length * 0.96, side * c.width * 0.46, z + 0.24), (0.28, 0.05, 0.34)))
+    solids += [block((-c.length * 0.96, side * c.width * 0.46, z + 0.24), (0.28, 0.05, 0.34)) for side in SIDES]
     for x in (c.axle, -c.axle):
         solids += wheels(x, c.width * 1.22, c.wheel, 0.20)
         solids.append(rod((x, -c.width * 0.5, z), (x, c.width * 0.5, z), 0.04))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from quatcaps.data.toys.parts import Vector, ball, block, pair, rod
+from quatcaps.data.toys.parts import SIDES, Vector, ball, block, rod
 from quatcaps.data.toys.shapes import Solid
 
 
@@ -53,7 +53,8 @@ KINDS: tuple[Person, ...] = (
         right_leg=(-4.0, 6.0, 0.0), skirt=0.40, shoulder=0.29, arm_thick=0.10, hat=0.34,
     ),
     Person(  # stands at ease
-        left_arm=(4.0, 17.0, 6.0), right_arm=(4.0, 17.0, 6.0), left_leg=(0.0, 8.0, 0.0), right_leg=(0.0, 8.0, 0.0),
+        left_arm=(10.0, 17.0, 10.0), right_arm=(-6.0, 17.0, 10.0), left_leg=(-8.0, 8.0, 0.0),
+        right_leg=(10.0, 8.0, 0.0),
     ),
     Person(  # carries a pack, strides
         left_arm=(44.0, 10.0, 48.0), right_arm=(30.0, 12.0, 60.0), left_leg=(22.0, 4.0, 6.0),
@@ -91,16 +92,20 @@ def build(person: Person) -> list[Solid]:
         solids.append(rod(hip, knee, p.leg_thick * 1.12, p.leg_thick * 0.92))
         solids.append(rod(knee, foot, p.leg_thick * 0.92, p.leg_thick * 0.72))
         solids.append(ball(knee, (p.leg_thick * 0.92,) * 3))
-        solids.append(ball((foot[0] + p.leg_thick * 0.7, foot[1], foot[2]), (p.leg_thick * 1.7, p.leg_thick * 0.85, ankle)))
+        solids.append(
+            ball((foot[0] + p.leg_thick * 0.7, foot[1], foot[2]), (p.leg_thick * 1.7, p.leg_thick * 0.85, ankle))
+        )
     pelvis = (0.0, 0.0, p.leg + drop)
     lean = math.sin(math.radians(p.lean)), math.cos(math.radians(p.lean))
     neck = (p.torso * lean[0], 0.0, pelvis[2] + p.torso * lean[1])
     solids.append(ball(pelvis, (p.hip * 0.85, p.hip * 1.12, p.hip * 0.85)))
     solids.append(rod(pelvis, neck, p.hip * 0.98, p.shoulder * 0.92, flatten=p.deep))
     shoulders = (neck[0], 0.0, neck[2] - 0.01)
-    solids.append(ball(shoulders, (p.shoulder * p.deep * 0.95, p.shoulder * 1.0, p.arm_thick * 1.15)))
+    solids.append(ball(shoulders, (p.shoulder * p.deep * 0.95, p.shoulder, p.arm_thick * 1.35)))
     for side, angles in ((1.0, p.left_arm), (-1.0, p.right_arm)):
-        shoulder, elbow, hand = _limb((neck[0], side * p.shoulder, neck[2] - p.arm_thick * 0.5), angles, p.arm, side, 1.0)
+        shoulder, elbow, hand = _limb(
+            (neck[0], side * p.shoulder, neck[2] - p.arm_thick * 0.5), angles, p.arm, side, 1.0
+        )
         solids.append(rod(shoulder, elbow, p.arm_thick * 1.1, p.arm_thick * 0.92))
         solids.append(rod(elbow, hand, p.arm_thick * 0.95, p.arm_thick * 0.8))
         solids.append(ball(elbow, (p.arm_thick * 0.95,) * 3))
@@ -147,5 +152,5 @@ def _clothes(p: Person, pelvis: Vector, neck: Vector, skull: Vector) -> list[Sol
         solids.append(rod((skull[0], 0.0, brim), (skull[0], 0.0, brim + p.head * 1.1), p.head * 0.95, p.head * 0.75))
     if p.helmet:
         solids.append(ball((skull[0] - 0.02, 0.0, skull[2] + p.head * 0.35), (p.helmet * 1.08, p.helmet, p.helmet)))
-        solids += pair(lambda side: ball((skull[0], side * p.helmet * 0.85, skull[2] - 0.02), (0.06, 0.05, 0.09)))
+        solids += [ball((skull[0], side * p.helmet * 0.85, skull[2] - 0.02), (0.06, 0.05, 0.09)) for side in SIDES]
     return solids

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 
 import torch
 from torch import Tensor
@@ -12,6 +11,9 @@ from quatcaps.data.toys.shapes import Box, Cone, Ellipsoid, Hull, Solid
 
 Vector = tuple[float, float, float]
 Rectangle = tuple[float, float, float, float]
+
+SIDES = (1.0, -1.0)
+"""Left and right: what parts that come in pairs multiply y with."""
 
 
 def turned(pitch: float = 0.0, yaw: float = 0.0, roll: float = 0.0) -> Tensor:
@@ -144,11 +146,10 @@ def windows(
         between = (x[0] + x[1] + top[0] + top[1]) / 4
         corners.append((between, between))
     for foot, head in corners:
-        solids += pair(
-            lambda side, foot=foot, head=head: rod(
-                (foot, side * (width / 2 - post), z[0]), (head, side * (wide / 2 - post), z[1] - roof / 2), post
-            )
-        )
+        solids += [
+            rod((foot, side * (width / 2 - post), z[0]), (head, side * (wide / 2 - post), z[1] - roof / 2), post)
+            for side in SIDES
+        ]
     return solids
 
 
@@ -179,11 +180,6 @@ def wing(
     return taper(root, frame, span, (-half, half, -deep, deep), (-sweep - tip, -sweep + tip, -deep * 0.5, deep * 0.5))
 
 
-def pair(part: Callable[[float], Solid]) -> list[Solid]:
-    """A part on the left (side +1) and its twin on the right (side -1)."""
-    return [part(1.0), part(-1.0)]
-
-
 def wheels(x: float, track: float, radius: float, width: float) -> list[Solid]:
     """Two wheels that stand on the ground, their outer faces `track` apart."""
-    return pair(lambda side: rod((x, side * (track / 2 - width), radius), (x, side * track / 2, radius), radius))
+    return [rod((x, side * (track / 2 - width), radius), (x, side * track / 2, radius), radius) for side in SIDES]

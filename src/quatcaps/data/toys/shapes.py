@@ -13,6 +13,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property, reduce
 
 import torch
 from torch import Tensor
@@ -48,23 +49,25 @@ class Solid(ABC):
         """Negative inside, zero on the surface, positive outside: (features, n) → (n,)."""
 
     def features(self, points: Tensor) -> Tensor:
-        """(n, 3) points → (features, n), in the points' dtype."""
+        """(3, n) points → (features, n), in the points' dtype."""
         rows = self.rows.to(points.dtype)
-        return rows[:, 0:1] * points[:, 0] + rows[:, 1:2] * points[:, 1] + rows[:, 2:3] * points[:, 2] + rows[:, 3:4]
+        return rows[:, 0:1] * points[0] + rows[:, 1:2] * points[1] + rows[:, 2:3] * points[2] + rows[:, 3:4]
 
     def normals(self, points: Tensor) -> Tensor:
-        """Unit outward normals (n, 3) at points (n, 3) on the surface."""
+        """Unit outward normals (3, n) at points (3, n) on the surface."""
         gradient = self.gradient(self.features(points))
         rows = self.rows.to(points.dtype)
-        columns = []
-        for axis in range(3):
-            column = gradient[0] * rows[0, axis]
-            for k in range(1, len(rows)):
-                column = column + gradient[k] * rows[k, axis]
-            columns.append(column)
-        x, y, z = columns
-        length = (x * x + y * y + z * z).sqrt().clamp(min=_TINY)
-        return torch.stack((x / length, y / length, z / length), dim=1)
+        normal = gradient[0] * rows[0, :3, None]
+        for k in range(1, len(rows)):
+            normal = normal + gradient[k] * rows[k, :3, None]
+        x, y, z = normal
+        return normal / (x * x + y * y + z * z).sqrt().clamp(min=_TINY)
+
+    @cached_property
+    def sphere(self) -> tuple[Tensor, float]:
+        """The centre (3,) float64 and radius of a sphere around the solid."""
+        center = self.outline.mean(0)
+        return center, float((self.outline - center).norm(dim=1).max())
 
     def moved(self, shift: Tensor, scale: float) -> Solid:
         """The solid after p → scale · (p + shift); shift (3,) float64."""
@@ -76,6 +79,12 @@ class Solid(ABC):
 def _missed(entry: Tensor, lack: Tensor) -> Tensor:
     """`entry`, sent beyond MISS where `lack` is positive."""
     return entry + (lack.clamp(min=0.0) * _PENALTY)
+
+
+def _within(nears: list[Tensor], fars: list[Tensor]) -> Tensor:
+    """Where a line enters the intersection of intervals that run from each of `nears` to its `fars`."""
+    near, far = reduce(torch.maximum, nears), reduce(torch.minimum, fars)
+    return _missed(near, near - far)
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,7 +108,7 @@ class Ellipsoid(Solid):
 
 @dataclass(frozen=True, eq=False)
 class Cone(Solid):
-    """Features x, y, z, r with x² + y² ≤ r² and |z| ≤ 1, r > 0 linear in z: a capped cone or, r constant, a cylinder."""
+    """Features x, y, z, r with x² + y² ≤ r² and |z| ≤ 1; r > 0 is linear in z, or constant: a cylinder."""
 
     straight: bool
 
@@ -146,15 +155,13 @@ class Box(Solid):
     """Features x, y, z, each between -1 and 1."""
 
     def entry(self, base: Sequence[Tensor], rate: Sequence[Tensor]) -> Tensor:
-        near: Tensor | None = None
-        far: Tensor | None = None
+        nears, fars = [], []
         for start, speed in zip(base, rate, strict=True):
             slope = (speed + _SMALLEST).reciprocal()
             middle, reach = -start * slope, slope.abs()
-            near = middle - reach if near is None else torch.maximum(near, middle - reach)
-            far = middle + reach if far is None else torch.minimum(far, middle + reach)
-        assert near is not None and far is not None
-        return _missed(near, near - far)
+            nears.append(middle - reach)
+            fars.append(middle + reach)
+        return _within(nears, fars)
 
     def gradient(self, features: Tensor) -> Tensor:
         size = features.abs()
@@ -169,18 +176,14 @@ class Hull(Solid):
     """Signed distances to planes, all ≤ 0 inside: any convex solid with flat faces."""
 
     def entry(self, base: Sequence[Tensor], rate: Sequence[Tensor]) -> Tensor:
-        near: Tensor | None = None
-        far: Tensor | None = None
+        nears, fars = [], []
         for start, speed in zip(base, rate, strict=True):
             slope = (speed + _SMALLEST).reciprocal()
             crossing = -start * slope
             # A plane crossed against its normal bounds the entry, one crossed along it the exit.
-            enters = crossing - slope.clamp(min=0.0) * _PENALTY
-            leaves = crossing - slope.clamp(max=0.0) * _PENALTY
-            near = enters if near is None else torch.maximum(near, enters)
-            far = leaves if far is None else torch.minimum(far, leaves)
-        assert near is not None and far is not None
-        return _missed(near, near - far)
+            nears.append(crossing - slope.clamp(min=0.0) * _PENALTY)
+            fars.append(crossing - slope.clamp(max=0.0) * _PENALTY)
+        return _within(nears, fars)
 
     def gradient(self, features: Tensor) -> Tensor:
         return (features >= features.amax(0)).to(features.dtype)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from quatcaps.data.toys.parts import ball, block, cabin, pair, rod, wheels, windows
+from quatcaps.data.toys.parts import SIDES, ball, block, cabin, rod, wheels, windows
 from quatcaps.data.toys.shapes import Solid
 
 
@@ -13,7 +13,7 @@ from quatcaps.data.toys.shapes import Solid
 class Truck:
     """The proportions of a truck. It reaches from x = 0 at the bumper back to -length."""
 
-    load: str  # box, tank, dump, flat, stakes, mixer, ladder, pickup
+    load: str  # box, tank, dump, stakes, mixer, pickup
     length: float = 2.3
     width: float = 0.82
     cab: float = 0.55  # length of the cab
@@ -62,8 +62,8 @@ def _cab(t: Truck, deck: float, behind: float) -> list[Solid]:
     if t.nose:
         bonnet = low + t.cab_height * 0.62
         solids.append(cabin((-t.nose - 0.05, 0.0), (-t.nose - 0.05, -0.04), (low, bonnet), t.width * 0.80, 0.88))
-        solids += pair(lambda side: ball((-t.length * t.axles[0], side * t.width * 0.42, t.wheel * 1.35),
-                                         (t.wheel * 1.5, 0.12, t.wheel * 0.85)))  # fmt: skip
+        solids += [ball((-t.length * t.axles[0], side * t.width * 0.42, t.wheel * 1.35),
+                                         (t.wheel * 1.5, 0.12, t.wheel * 0.85)) for side in SIDES]  # fmt: skip
         solids += _glass(t, (behind, -t.nose), -t.nose - 0.15, (bonnet - 0.02, high), t.width * 0.92)
         solids.append(block(((behind - t.nose) / 2, 0.0, (low + bonnet) / 2), (t.cab, t.width * 0.92, bonnet - low)))
     else:
@@ -72,7 +72,10 @@ def _cab(t: Truck, deck: float, behind: float) -> list[Solid]:
         solids += _glass(t, (behind, 0.0), -0.14, (waist - 0.02, high), t.width)
     solids.append(block((0.02, 0.0, low + 0.02), (0.10, t.width * 1.0, 0.12)))
     if t.stacks:
-        solids += pair(lambda side: rod((behind - 0.06, side * t.width * 0.44, deck), (behind - 0.06, side * t.width * 0.44, high + 0.22), 0.05))
+        solids += [
+            rod((behind - 0.06, side * t.width * 0.44, deck), (behind - 0.06, side * t.width * 0.44, high + 0.22), 0.05)
+            for side in SIDES
+        ]
     return solids
 
 
@@ -107,10 +110,10 @@ def _load(t: Truck, deck: float, front: float, back: float) -> list[Solid]:
         ]
     if t.load == "stakes":
         posts = [front - 0.03 - k * (length - 0.06) / 4 for k in range(5)]
-        rails = pair(lambda side: block((middle, side * half, top - 0.05), (length, 0.06, 0.10)))
-        rails += pair(lambda side: block((middle, side * half, deck + 0.18), (length, 0.06, 0.10)))
+        rails = [block((middle, side * half, top - 0.05), (length, 0.06, 0.10)) for side in SIDES]
+        rails += [block((middle, side * half, deck + 0.18), (length, 0.06, 0.10)) for side in SIDES]
         for x in posts:
-            rails += pair(lambda side, x=x: block((x, side * half, (deck + top) / 2), (0.07, 0.07, t.load_height)))
+            rails += [block((x, side * half, (deck + top) / 2), (0.07, 0.07, t.load_height)) for side in SIDES]
         floor = block((middle, 0.0, deck + 0.04), (length, t.width * 1.02, 0.10))
         return [floor, *rails]
     tilt = 7.0 if t.load == "dump" else 0.0
@@ -118,7 +121,9 @@ def _load(t: Truck, deck: float, front: float, back: float) -> list[Solid]:
     height = t.load_height if t.load == "dump" else 0.34
     sine = math.sin(math.radians(tilt)) * length / 2
     floor = block((middle, 0.0, low + 0.05 + sine), (length, t.width, 0.10), pitch=tilt)
-    sides = pair(lambda side: block((middle, side * half, low + height / 2 + sine), (length, 0.07, height), pitch=tilt))
+    sides = [
+        block((middle, side * half, low + height / 2 + sine), (length, 0.07, height), pitch=tilt) for side in SIDES
+    ]
     ends = [
         block((front - 0.03, 0.0, low + height / 2 + 2 * sine), (0.07, t.width, height), pitch=tilt),
         block((back + 0.03, 0.0, low + height / 2), (0.07, t.width, height * 0.8), pitch=tilt),
@@ -126,5 +131,7 @@ def _load(t: Truck, deck: float, front: float, back: float) -> list[Solid]:
     if t.load == "dump":
         ends.append(block((front + 0.12, 0.0, low + height + 2 * sine), (0.36, t.width * 0.95, 0.06), pitch=tilt))
     else:
-        ends += pair(lambda side: ball((-t.length * t.axles[1], side * half, t.wheel * 1.3), (t.wheel * 1.5, 0.09, t.wheel)))
+        ends += [
+            ball((-t.length * t.axles[1], side * half, t.wheel * 1.3), (t.wheel * 1.5, 0.09, t.wheel)) for side in SIDES
+        ]
     return [floor, *sides, *ends]

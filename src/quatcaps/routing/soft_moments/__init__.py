@@ -13,7 +13,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from quatcaps.errors import unknown_name
+from quatcaps.errors import QuatcapsError, unknown_name
 from quatcaps.routing.soft_moments import reference
 from quatcaps.routing.soft_moments.moments import Moments, Parents, SoftMoments
 from quatcaps.routing.window import Window
@@ -44,6 +44,8 @@ def bind(
         raise unknown_name("routing backend", backend, BACKENDS)
     if competition not in COMPETITIONS:
         raise unknown_name("competition", competition, COMPETITIONS)
+    if maps.shape[0] != window.offsets:
+        raise QuatcapsError(f"maps for {maps.shape[0]} offsets: the window {window} needs {window.offsets}")
     if poses.dtype in (torch.float16, torch.bfloat16):
         poses = poses.float()
     activations, maps = activations.to(poses.dtype), maps.to(poses.dtype)

@@ -28,15 +28,18 @@ def bind(
     images, children, dims, height, width = poses.shape
     parents, columns = maps.shape[2], maps.shape[-1]
     rows, grid = dims // columns, window.positions(height, width)
-    points = images * grid[0] * grid[1]
+    positions, inside = grid[0] * grid[1], window.places * children
+    points = images * positions
 
-    poses_in_windows = windows(poses.flatten(1, 2), window).view(images, children, rows, columns, window.places, -1)
-    poses_bcrp = poses_in_windows.permute(4, 1, 3, 2, 0, 5).reshape(-1, columns, rows * points)
-    maps_bjcc = maps.expand(window.places, -1, -1, -1, -1).reshape(-1, parents * columns, columns)
-    votes = (maps_bjcc @ poses_bcrp).view(-1, parents, columns, rows, points)
+    poses_in_windows = windows(poses.flatten(1, 2), window).view(
+        images, children, rows, columns, window.places, positions
+    )
+    poses_bcrp = poses_in_windows.permute(4, 1, 3, 2, 0, 5).reshape(inside, columns, rows * points)
+    maps_bjcc = maps.expand(window.places, -1, -1, -1, -1).reshape(inside, parents * columns, columns)
+    votes = (maps_bjcc @ poses_bcrp).view(inside, parents, columns, rows, points)
 
-    activations_in_windows = windows(activations, window).view(images, children, window.places, -1)
-    activations_bp = activations_in_windows.permute(2, 1, 0, 3).reshape(-1, points)
+    activations_in_windows = windows(activations, window).view(images, children, window.places, positions)
+    activations_bp = activations_in_windows.permute(2, 1, 0, 3).reshape(inside, points)
     sharing = Sharing(window, images, children, height, width) if competition == "all" else None
     return FormedVotes(votes, activations_bp, images, grid, sharing)
 
@@ -122,30 +125,36 @@ class Sharing:
 
     def __init__(self, window: Window, images: int, children: int, height: int, width: int) -> None:
         self.window, self.images, self.children, self.size = window, images, children, (height, width)
+        rows, columns = window.positions(height, width)
+        self.positions = rows * columns
+
+    @property
+    def count(self) -> int:
+        """All children of all images."""
+        return self.images * self.children * self.size[0] * self.size[1]
 
     def log_total(self, logits: Float[Tensor, "B NP"]) -> Float[Tensor, "B NP"]:
         """For each child in each window, the log of the sum of exp(logit) over all windows that hold it."""
         with torch.no_grad():
             child = self.child_numbers(logits.device)
             lowest = torch.finfo(logits.dtype).min
-            largest = torch.full((int(child.max()) + 1,), lowest, dtype=logits.dtype, device=logits.device)
+            largest = logits.new_full((self.count,), lowest)
             largest = largest.scatter_reduce(0, child.flatten(), logits.flatten(), "amax")[child]
         total = self.spread(self.gather((logits - largest).exp()))
         return largest + total.log()
 
     def gather(self, values: Float[Tensor, "B NP"]) -> Float[Tensor, "N I height width"]:
         """Sums, for each child, what it has in all windows that hold it."""
-        laid = values.view(self.window.places, self.children, self.images, -1).permute(2, 1, 0, 3)
+        laid = values.view(self.window.places, self.children, self.images, self.positions).permute(2, 1, 0, 3)
         kernel = (self.window.height, self.window.width)
         return F.fold(laid.flatten(1, 2), self.size, kernel, stride=self.window.stride)
 
     def spread(self, totals: Float[Tensor, "N I height width"]) -> Float[Tensor, "B NP"]:
         """Gives each window the numbers of the children it holds."""
-        laid = windows(totals, self.window).view(self.images, self.children, self.window.places, -1)
-        return laid.permute(2, 1, 0, 3).reshape(self.window.places * self.children, -1)
+        laid = windows(totals, self.window).view(self.images, self.children, self.window.places, self.positions)
+        return laid.permute(2, 1, 0, 3).reshape(self.window.places * self.children, self.images * self.positions)
 
     def child_numbers(self, device: torch.device) -> Tensor:
         """(B, N·P) int64: the same number wherever the same child stands. Exact in float64 up to 2⁵³ children."""
-        count = self.images * self.children * self.size[0] * self.size[1]
-        numbers = torch.arange(count, dtype=torch.float64, device=device)
+        numbers = torch.arange(self.count, dtype=torch.float64, device=device)
         return self.spread(numbers.view(self.images, self.children, *self.size)).long()

@@ -4,22 +4,31 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import torch
 from torch import Tensor
 
 from quatcaps.errors import QuatcapsError
 
 
-def check_images(images: Tensor, channels: int, least: int, description: str) -> None:
-    """Raises unless `images` are floats of shape (N, channels, at least `least`, at least `least`)."""
+def check_size(images: Tensor, least: int, description: str) -> None:
+    """Raises unless `images` are at least `least` pixels high and wide."""
+    height, width = images.shape[2:]
+    if min(height, width) < least:
+        raise QuatcapsError(f"input {height}×{width} is too small for {description}: at least {least}×{least}")
+
+
+def check_images(images: Tensor, channels: int, weights: Tensor) -> None:
+    """Raises unless `images` are (N, channels, height, width) of the dtype that `weights` have."""
     if images.ndim != 4 or images.shape[1] != channels:
         raise QuatcapsError(
             f"images have shape {tuple(images.shape)}: this network takes (N, {channels} channels, height, width)"
         )
     if not images.is_floating_point():
         raise QuatcapsError(f"images are {images.dtype}: give floating-point values, standardised as in training")
-    height, width = images.shape[2:]
-    if min(height, width) < least:
-        raise QuatcapsError(f"input {height}×{width} is too small for {description}: at least {least}×{least}")
+    if images.dtype != weights.dtype and not torch.is_autocast_enabled(images.device.type):
+        raise QuatcapsError(
+            f"images are {images.dtype} and the weights {weights.dtype}: convert one of them, or use autocast"
+        )
 
 
 def least_size(stride: int, windows: Sequence[tuple[int, int]]) -> int:
