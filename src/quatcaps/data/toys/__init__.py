@@ -1,9 +1,11 @@
 """Toys seen from controlled viewpoints, rendered in the image of smallNORB: nothing to download.
 
+>>> import torch
 >>> from quatcaps.data import toys
->>> test = toys.load("test", size=8, azimuths=[0], elevations=[0], lightings=[0])
->>> len(test), test.classes
-(25, ('animal', 'human', 'airplane', 'truck', 'car'))
+>>> around = torch.arange(0.0, 360.0, 45.0)
+>>> images = toys.render(4, 0, around, torch.full((8,), 35.0), torch.zeros(8, dtype=torch.int64))
+>>> toys.CLASSES[4], images.shape, images.dtype
+('car', torch.Size([8, 2, 48, 48]), torch.uint8)
 """
 
 from __future__ import annotations

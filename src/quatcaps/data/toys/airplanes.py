@@ -137,10 +137,10 @@ def _engines(a: Airplane, z: float, wing_z: float) -> list[Solid]:
         x = a.wing_x + a.chord[0] * 0.42
         y = a.span * share
         solids += [rod((x - 0.40, side * y, wing_z), (x + 0.10, side * y, wing_z), 0.06, 0.085) for side in SIDES]
-        solids += [block((x + 0.13, side * y, wing_z), (0.045, 0.50, 0.075), roll=side * 50.0) for side in SIDES]
+        solids += [block((x + 0.11, side * y, wing_z), (0.045, 0.50, 0.075), roll=side * 50.0) for side in SIDES]
     if a.rear_jets:
         solids += [
-            rod((-0.72, side * a.thick * 1.55, z + 0.06), (-0.34, side * a.thick * 1.55, z + 0.06), 0.075, 0.09)
+            rod((-0.66, side * a.thick * 1.3, z + 0.06), (-0.28, side * a.thick * 1.3, z + 0.06), 0.075, 0.09)
             for side in SIDES
         ]
     return solids

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import json
-import os
-import secrets
 import tempfile
 from collections.abc import Mapping
 from importlib import resources
@@ -16,7 +13,7 @@ import safetensors
 import safetensors.torch
 from torch import Tensor
 
-from quatcaps.errors import QuatcapsError
+from quatcaps.files import explained, make_folder, new_file
 
 _SOURCES = (
     "airplanes", "animals", "camera", "cars", "catalogue", "humans", "parts", "renderer", "shadows", "shapes", "trucks",
@@ -33,12 +30,9 @@ def renderer_version() -> str:
 
 def check_writable(folder: Path) -> None:
     """Makes the folder if need be; an error, before anything is rendered, if files cannot be written there."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=folder):
-            pass
-    except OSError as error:
-        raise _unwritable(folder, error) from error
+    make_folder(folder)
+    with explained(f"write to the cache folder {folder}"), tempfile.TemporaryFile(dir=folder):
+        pass
 
 
 def read(path: Path, contents: Mapping[str, object], shape: tuple[int, ...]) -> Tensor | None:
@@ -63,18 +57,8 @@ def write(path: Path, contents: Mapping[str, object], images: Tensor) -> None:
     """Stores uint8 images so that `path` holds either all of them or what it held before."""
     header = {"contents": _described(contents), "sha256": _digest(images)}
     data = safetensors.torch.save({"images": images}, metadata=header)
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
-    try:
-        with temporary.open("xb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    except OSError as error:
-        raise _unwritable(path.parent, error) from error
-    finally:
-        with contextlib.suppress(OSError):
-            temporary.unlink(missing_ok=True)
+    with new_file(path) as temporary:
+        temporary.write_bytes(data)
 
 
 def _described(contents: Mapping[str, object]) -> str:
@@ -83,10 +67,3 @@ def _described(contents: Mapping[str, object]) -> str:
 
 def _digest(images: Tensor) -> str:
     return hashlib.sha256(images.contiguous().numpy().data).hexdigest()
-
-
-def _unwritable(folder: Path, error: OSError) -> QuatcapsError:
-    return QuatcapsError(
-        f"cannot write to the cache folder {folder} ({error.strerror or error}): "
-        "choose another folder, or make room and permission there"
-    )

@@ -80,7 +80,7 @@ def build(car: Car) -> list[Solid]:
     if c.rack:
         solids += [block((-0.38, side * c.width * 0.30, c.roof + 0.03), (0.95, 0.05, 0.06)) for side in SIDES]
     if c.spare:
-        solids.append(rod((-c.length - 0.02, 0.0, c.waist), (-c.length - 0.14, 0.0, c.waist), 0.19))
+        solids.append(rod((-c.length + 0.04, 0.0, c.waist), (-c.length - 0.14, 0.0, c.waist), 0.19))
     return solids
 
 
@@ -114,6 +114,7 @@ def _racing(c: Car) -> list[Solid]:
         ball((0.02, 0.0, z + 0.22), (0.11, 0.10, 0.12)),
         block((c.length, 0.0, z - 0.10), (0.22, c.width * 1.0, 0.05)),
         block((-c.length * 0.96, 0.0, z + 0.36), (0.24, c.width * 0.95, 0.05)),
+        block((-c.length * 0.90, 0.0, z + 0.22), (0.10, 0.07, 0.32)),
     ]
     solids += [block((-c.length * 0.96, side * c.width * 0.46, z + 0.24), (0.28, 0.05, 0.34)) for side in SIDES]
     for x in (c.axle, -c.axle):

@@ -104,7 +104,7 @@ def build(person: Person) -> list[Solid]:
     solids.append(ball(shoulders, (p.shoulder * p.deep * 0.95, p.shoulder, p.arm_thick * 1.35)))
     for side, angles in ((1.0, p.left_arm), (-1.0, p.right_arm)):
         shoulder, elbow, hand = _limb(
-            (neck[0], side * p.shoulder, neck[2] - p.arm_thick * 0.5), angles, p.arm, side, 1.0
+            (neck[0], side * p.shoulder * 0.9, neck[2] - p.arm_thick * 0.4), angles, p.arm, side, 1.0
         )
         solids.append(rod(shoulder, elbow, p.arm_thick * 1.1, p.arm_thick * 0.92))
         solids.append(rod(elbow, hand, p.arm_thick * 0.95, p.arm_thick * 0.8))
