@@ -5,7 +5,7 @@ import itertools
 import pytest
 import torch
 
-from quatcaps.data.toys import CLASSES, SPLITS, camera
+from quatcaps.data.toys import CLASSES, SPLITS, camera, renderer
 from quatcaps.data.toys.catalogue import INSTANCES, Toy, toy
 
 
@@ -32,6 +32,7 @@ def test_every_toy_stands_on_the_ground_in_the_middle(fifty: dict[tuple[int, int
         assert low[2].abs() < 1e-9
         assert ((low + high)[:2].abs() < 1e-9).all()
         assert made.look_at == pytest.approx(float(high[2]) / 2)
+        assert len(made.solids) <= renderer._TAGS
 
 
 def test_every_toy_fills_the_frame_and_no_more(fifty: dict[tuple[int, int], Toy]) -> None:

@@ -151,11 +151,7 @@ def foreign(_: bytes) -> bytes:
     return b"not a picture of anything" * 100
 
 
-def someone_elses(data: bytes) -> bytes:
-    return data.replace(b'\\"seed\\": 0', b'\\"seed\\": 5')
-
-
-@pytest.mark.parametrize("damage", [truncated, emptied, flipped, foreign, someone_elses])
+@pytest.mark.parametrize("damage", [truncated, emptied, flipped, foreign])
 def test_a_damaged_file_is_rendered_again(
     tmp_path: Path, damage: Callable[[bytes], bytes], never_render: Callable[[], None]
 ) -> None:
@@ -169,6 +165,14 @@ def test_a_damaged_file_is_rendered_again(
     assert list(tmp_path.iterdir()) == [path]
     never_render()
     assert torch.equal(first.images, load(cache=tmp_path).images)
+
+
+def test_a_whole_file_of_other_toys_is_not_taken(tmp_path: Path) -> None:
+    first = load(cache=tmp_path / "first")
+    load(cache=tmp_path / "second", seed=1)
+    (path,), (other,) = (tmp_path / "first").iterdir(), (tmp_path / "second").iterdir()
+    path.write_bytes(other.read_bytes())
+    assert torch.equal(load(cache=tmp_path / "first").images, first.images)
 
 
 def test_a_folder_that_cannot_be_written_is_named_before_rendering(

@@ -68,6 +68,7 @@ def test_a_full_turn_changes_nothing() -> None:
     assert torch.equal(images[0], images[1])
     assert torch.equal(images[0], images[2])
     assert torch.equal(images[0], again[0])
+    assert camera.toward(20.0, 40.0) == camera.toward(380.0, 40.0)
 
 
 def test_images_change_smoothly_with_the_viewpoint() -> None:
