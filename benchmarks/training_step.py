@@ -35,8 +35,8 @@ def serve(connection: Connection, name: str, variant: str, batch: int, device_na
     """Builds one variant, then answers each request with the seconds of one training step, and at the end with the
     peak memory above what stood before the first."""
     import torch
-    from paper_formulation import as_in_the_paper
 
+    from paper_formulation import as_in_the_paper
     from quatcaps.losses import spread_loss
     from quatcaps.models import build
 

@@ -29,7 +29,7 @@ DataDir = Annotated[
 Device = Annotated[str, typer.Option(help="cpu, cuda, cuda:N, or auto: cuda where there is one")]
 
 
-def _version(asked: bool) -> None:
+def _version(asked: bool | None) -> None:
     if asked:
         typer.echo(f"quatcaps {__version__}")
         raise typer.Exit
@@ -38,7 +38,7 @@ def _version(asked: bool) -> None:
 @app.callback()
 def options(
     version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="print the version")
+        bool | None, typer.Option("--version", callback=_version, is_eager=True, help="print the version")
     ] = False,
 ) -> None:
     """Quaternion Capsule Networks: train, evaluate and look at them."""

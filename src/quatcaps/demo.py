@@ -54,12 +54,13 @@ def demo_command(folder: Path, device: str, data_dir: Path | None, epochs: int |
                 log=log,
             )
         )
-    page = write_demo(folder, contenders, test, everything, settings(configs[0], chosen), commands(runs))
+    page = write_demo(folder, contenders, test, everything, settings(configs, chosen), commands(runs))
     for contender in contenders:
         console.print(
             f"{contender.name:>9}: {contender.familiar.total.percent:5.2f}% error from familiar azimuths, "
             f"{contender.novel.total.percent:5.2f}% from novel ones (chance: 80%)",
             highlight=False,
+            soft_wrap=True,
         )
     console.print(
         f"tables and pictures are in {folder}; open {page.resolve().as_uri()}", highlight=False, soft_wrap=True
@@ -77,13 +78,15 @@ def open_or_create(folder: Path, config: TrainingConfig, images: ImageSet) -> Ru
     return run
 
 
-def settings(config: TrainingConfig, device: torch.device) -> dict[str, str]:
+def settings(configs: Sequence[TrainingConfig], device: torch.device) -> dict[str, str]:
     """What the page says about how it was made."""
+    first = configs[0]
     return {
-        "epochs": str(config.epochs),
-        "batch": str(config.batch),
-        "schedule": f"Adam, {config.learning_rate:g}, {config.schedule}",
-        "seed": str(config.seed),
+        "loss": ", ".join(f"{config.loss} ({config.model})" for config in configs),
+        "epochs": str(first.epochs),
+        "batch": str(first.batch),
+        "schedule": f"Adam, {first.learning_rate:g}, {first.schedule}, weight decay {first.weight_decay:g}",
+        "seed": str(first.seed),
         "device": f"{device} ({platform.machine()}, {torch.get_num_threads()} threads)",
         "torch": torch.__version__,
     }

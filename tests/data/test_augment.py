@@ -74,7 +74,7 @@ def test_streams_of_chance_do_not_meet() -> None:
 
 
 def test_an_epoch_shows_every_image_at_most_once(noise_images: ImageSet) -> None:
-    batches = TrainingBatches(noise_images, 7, 24, 0, torch.device("cpu"), torch.Generator().manual_seed(0))
+    batches = TrainingBatches(noise_images, 7, 32, 0, torch.device("cpu"), torch.Generator().manual_seed(0))
     shown = torch.cat([batch.images for batch in batches.epoch(3)])
     assert batches.per_epoch == 8
     assert len(shown) == 56
@@ -83,16 +83,16 @@ def test_an_epoch_shows_every_image_at_most_once(noise_images: ImageSet) -> None
 
 def test_an_epoch_can_begin_in_the_middle(noise_images: ImageSet) -> None:
     def labels(position: int) -> list[list[int]]:
-        batches = TrainingBatches(noise_images, 8, 24, 0, torch.device("cpu"), torch.Generator().manual_seed(0))
+        batches = TrainingBatches(noise_images, 8, 32, 0, torch.device("cpu"), torch.Generator().manual_seed(0))
         return [batch.labels.tolist() for batch in batches.epoch(1, position)]
 
     assert labels(3) == labels(0)[3:]
 
 
 def test_evaluation_shows_all_images_in_order(noise_images: ImageSet) -> None:
-    batches = list(evaluation_batches(noise_images, 16, 20, torch.device("cpu")))
+    batches = list(evaluation_batches(noise_images, 16, 28, torch.device("cpu")))
     assert torch.equal(torch.cat([batch.labels for batch in batches]), noise_images.labels)
-    expected = standardise(noise_images.images[:, :, 2:22, 2:22])
+    expected = standardise(noise_images.images[:, :, 2:30, 2:30])
     assert torch.equal(torch.cat([batch.images for batch in batches]), expected)
 
 

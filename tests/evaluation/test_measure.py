@@ -61,20 +61,20 @@ class Brightest(nn.Module):
 def test_mode_is_restored_and_order_kept(noise_images: ImageSet) -> None:
     network = Brightest().train()
     counted: list[tuple[int, int]] = []
-    found = activations_of(network, noise_images, 20, torch.device("cpu"), lambda *n: counted.append(n))
+    found = activations_of(network, noise_images, 28, torch.device("cpu"), lambda *n: counted.append(n))
     assert network.training
     assert network.was_training is False
     assert found.shape == (60, 3)
     assert counted[-1] == (60, 60)
-    alone = activations_of(network, noise_images.select(torch.tensor([33])), 20, torch.device("cpu"))
+    alone = activations_of(network, noise_images.select(torch.tensor([33])), 28, torch.device("cpu"))
     assert torch.allclose(found[33], alone[0])
 
 
 def test_batch_size_does_not_change_the_activations(noise_images: ImageSet) -> None:
     network = build("qcn-small", channels=2, classes=3, seed=0)
-    together = activations_of(network, noise_images, 20, torch.device("cpu"))
+    together = activations_of(network, noise_images, 28, torch.device("cpu"))
     alone = torch.cat(
-        [activations_of(network, noise_images.select(torch.tensor([i])), 20, torch.device("cpu")) for i in range(5)]
+        [activations_of(network, noise_images.select(torch.tensor([i])), 28, torch.device("cpu")) for i in range(5)]
     )
     assert torch.allclose(together[:5], alone, atol=1e-6)
 

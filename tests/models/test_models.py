@@ -68,7 +68,7 @@ def test_votes_of_a_32x32_image(classes: int) -> None:
 
 
 def test_votes_of_the_small_network() -> None:
-    expected = 6 * 6 * 9 * 8 * 8 + 4 * 4 * 9 * 8 * 8 + 16 * 8 * 5
+    expected = 3 * 3 * 9 * 8 * 12 + 1 * 1 * 9 * 12 * 12 + 1 * 12 * 5
     assert build("qcn-small", channels=2, classes=5).votes(32, 32) == expected
 
 
@@ -103,7 +103,7 @@ def test_least_size_by_search(stride: int, windows: list[tuple[int, int]]) -> No
 
 
 @pytest.mark.parametrize("name", SMALL_NETWORKS)
-@pytest.mark.parametrize("size", [(20, 31), (33, 17), (48, 48)])
+@pytest.mark.parametrize("size", [(26, 31), (33, 25), (48, 48)])
 def test_any_size_that_fits(name: str, size: tuple[int, int]) -> None:
     output = build(name, channels=3, classes=4)(torch.randn(2, 3, *size))
     assert output.activations.shape == output.scores.shape == (2, 4)
@@ -122,7 +122,7 @@ def test_any_size_that_fits(name: str, size: tuple[int, int]) -> None:
 )
 def test_settings_by_keyword(changes: dict[str, Any]) -> None:
     network = build("qcn-small", channels=1, classes=3, **changes)
-    assert network(torch.randn(2, 1, 24, 20)).activations.shape == (2, 3)
+    assert network(torch.randn(2, 1, 32, 28)).activations.shape == (2, 3)
     for name, value in changes.items():
         text = str(getattr(network.settings, name)).replace("(", "[").replace(")", "]").replace(",]", "]")
         assert text.removesuffix(".0") == str(value).replace("(", "[").replace(")", "]").replace(",]", "]")
@@ -239,7 +239,7 @@ def test_every_parameter_learns(name: str, settings: dict[str, Any]) -> None:
 
 def test_maps_learn_in_every_layer_and_place() -> None:
     network = build("qcn-small", channels=1, classes=3, seed=0)
-    output = network(torch.randn(4, 1, 24, 24, generator=torch.Generator().manual_seed(1)))
+    output = network(torch.randn(4, 1, 28, 28, generator=torch.Generator().manual_seed(1)))
     cross_entropy(output.scores, torch.tensor([0, 1, 2, 0]), 10.0).backward()
     for layer in (*network.layers, network.classify):
         assert (layer.maps.angle.grad != 0).all()
@@ -249,7 +249,7 @@ def test_maps_learn_in_every_layer_and_place() -> None:
 @pytest.mark.parametrize("name", SMALL_NETWORKS)
 def test_small_networks_learn_a_handful_of_images(name: str) -> None:
     network = build(name, channels=1, classes=3, seed=0)
-    images = torch.randn(6, 1, 20, 20, generator=torch.Generator().manual_seed(1))
+    images = torch.randn(6, 1, 28, 28, generator=torch.Generator().manual_seed(1))
     labels = torch.tensor([0, 1, 2, 2, 1, 0])
     optimiser = torch.optim.Adam(network.parameters(), 1e-2)
     losses = []
@@ -267,7 +267,7 @@ def test_small_networks_learn_a_handful_of_images(name: str) -> None:
 @pytest.mark.parametrize("name", SMALL_NETWORKS)
 def test_evaluation_does_not_mix_the_images_of_a_batch(name: str) -> None:
     network = build(name, channels=1, classes=3, seed=0)
-    images = torch.randn(4, 1, 20, 20)
+    images = torch.randn(4, 1, 28, 28)
     network(images)
     network.eval()
     together = network(images).activations
@@ -277,7 +277,7 @@ def test_evaluation_does_not_mix_the_images_of_a_batch(name: str) -> None:
 
 @pytest.mark.parametrize("name", SMALL_NETWORKS)
 def test_no_images_give_no_answers(name: str) -> None:
-    assert build(name, channels=1, classes=3).eval()(torch.zeros(0, 1, 20, 20)).activations.shape == (0, 3)
+    assert build(name, channels=1, classes=3).eval()(torch.zeros(0, 1, 28, 28)).activations.shape == (0, 3)
 
 
 def test_probabilities_of_the_plain_network() -> None:
@@ -288,7 +288,7 @@ def test_probabilities_of_the_plain_network() -> None:
 @pytest.mark.parametrize("name", SMALL_NETWORKS)
 def test_networks_are_ordinary_modules(name: str) -> None:
     network = build(name, channels=1, classes=3)
-    images = torch.randn(2, 1, 20, 20)
+    images = torch.randn(2, 1, 28, 28)
     network(images)
     network.eval()
     other = build(name, channels=1, classes=3).eval()

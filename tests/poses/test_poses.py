@@ -132,7 +132,7 @@ def test_the_vote_of_a_pose_is_its_rows_times_the_map() -> None:
 def test_a_new_pose_is_one_entry(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(POSES, "planar", PLANAR)
     network = build("qcn-small", channels=1, classes=3, pose="planar")
-    assert network(torch.randn(2, 1, 20, 20)).poses.shape == (2, 3, 2)
+    assert network(torch.randn(2, 1, 28, 28)).poses.shape == (2, 3, 2)
 
 
 def test_pose_types_by_name() -> None:

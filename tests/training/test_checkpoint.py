@@ -26,7 +26,7 @@ class Parts:
         self.network: nn.Module = build("qcn-small", channels=2, classes=classes, seed=0)
         self.optimiser = torch.optim.AdamW(self.network.parameters())
         self.generator = torch.Generator().manual_seed(3)
-        images = torch.randn(2, 2, 20, 20, generator=torch.Generator().manual_seed(0))
+        images = torch.randn(2, 2, 28, 28, generator=torch.Generator().manual_seed(0))
         self.network(images).activations.square().sum().backward()
         self.optimiser.step()
 
@@ -93,7 +93,7 @@ def test_foreign_state_is_refused(saved: Path, change: dict[str, object]) -> Non
 
 
 def test_class_count_that_does_not_fit(saved: Path) -> None:
-    with pytest.raises(QuatcapsError, match=r"classify.* has shape \(1, 8, 3\S*\), the network's \(1, 8, 5"):
+    with pytest.raises(QuatcapsError, match=r"classify.* has shape \(1, 12, 3\S*\), the network's \(1, 12, 5"):
         checkpoint.load_weights(saved, build("qcn-small", channels=2, classes=5))
 
 

@@ -19,7 +19,7 @@ from quatcaps.training.loop import Trainer, sample
 from quatcaps.training.run import choose_device, create_run
 from quatcaps.training.schedule import learning_rate
 
-CONFIG = TrainingConfig(model="qcn-small", image_size=24, crop=20, epochs=2, batch=16, checkpoint_every=2, device="cpu")
+CONFIG = TrainingConfig(model="qcn-small", image_size=32, crop=28, epochs=2, batch=16, checkpoint_every=2, device="cpu")
 
 
 class Silent:
@@ -77,7 +77,7 @@ def test_non_finite_gradient_stops_before_the_weights_take_it(noise_images: Imag
 
 
 def test_training_lowers_the_loss(noise_images: ImageSet, tmp_path: Path) -> None:
-    run = trainer(noise_images, tmp_path, epochs=30, crop=24, evaluate_every=0)
+    run = trainer(noise_images, tmp_path, epochs=30, crop=32, evaluate_every=0)
     run.train(Silent())
     losses = [record["loss"] for record in read_log(tmp_path / "log.jsonl") if record["kind"] == "epoch"]
     assert losses[-1] < 0.5 * losses[0]

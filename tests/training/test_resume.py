@@ -22,8 +22,8 @@ from quatcaps.training.run import create_run, open_run
 
 CONFIG = TrainingConfig(
     model="qcn-small",
-    image_size=24,
-    crop=20,
+    image_size=32,
+    crop=28,
     epochs=3,
     batch=8,
     checkpoint_every=5,
@@ -123,7 +123,7 @@ def command_line(*arguments: object) -> list[str]:
 
 def test_killed_run_resumes_bit_for_bit(toys_folder: Path, tmp_path: Path) -> None:
     """The whole program, ended by SIGKILL in the middle, against the whole program left alone."""
-    settings = ["--recipe", "small", "--dataset", "toys-mini", "--epochs", 2, "--batch", 64]
+    settings = ["--recipe", "small", "--dataset", "toys-mini", "--epochs", 6, "--batch", 64]
     settings += ["--checkpoint-every", 4, "--log-every", 1, "--evaluate-images", 50, "--data-dir", toys_folder]
     settings += ["--viewpoints", "azimuth", "--device", "cpu"]
     killed, whole = tmp_path / "killed", tmp_path / "whole"
@@ -138,7 +138,7 @@ def test_killed_run_resumes_bit_for_bit(toys_folder: Path, tmp_path: Path) -> No
     process.send_signal(signal.SIGKILL)
     process.communicate()
     stopped_at = checkpoint.checkpoints(killed / "checkpoints")[-1].name
-    assert stopped_at < "step-00000014", "the run was over before it was killed"
+    assert stopped_at < "step-00000024", "the run was over before it was killed"
 
     for arguments in (
         ["train", *settings, "--output", whole],

@@ -12,8 +12,8 @@ from quatcaps.errors import unknown_name
 Progress = Callable[[int, int], None]
 """Called with what is done and what there is to do."""
 
-MINI = {"elevations": (0, 3, 6), "lightings": (0,)}
-"""What `toys-mini` shows of the toys: 30°, 45° and 60°, one lighting, all azimuths; 1,350 pairs a split."""
+MINI = {"elevations": (0, 3, 6), "azimuths": (0, 6, 12, 18, 24, 30), "lightings": (0, 3)}
+"""What `toys-mini` shows of the toys: three elevations, six azimuths, two lightings; 900 pairs a split, in seconds."""
 
 
 def _toys(split: str, folder: Path, size: int, seed: int, progress: Progress | None) -> ImageSet:

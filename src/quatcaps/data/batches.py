@@ -47,8 +47,7 @@ class TrainingBatches:
         device: torch.device,
         generator: torch.Generator,
     ) -> None:
-        if not 1 <= batch <= len(images):
-            raise QuatcapsError(f"a batch of {batch} from {len(images)} training images: choose 1 to {len(images)}")
+        check_batch(batch, len(images))
         self.images = images.images.to(device)
         self.labels = images.labels.to(device)
         self.batch, self.crop, self.seed, self.generator = batch, crop, seed, generator
@@ -64,6 +63,12 @@ class TrainingBatches:
             chosen = order[index * self.batch : (index + 1) * self.batch]
             cropped = random_crop(self.images[chosen], self.crop, self.generator)
             yield Batch(standardise(cropped), self.labels[chosen])
+
+
+def check_batch(batch: int, images: int) -> None:
+    """Raises unless a batch of that size can be taken from so many images."""
+    if not 1 <= batch <= images:
+        raise QuatcapsError(f"a batch of {batch} from {images} training images: choose 1 to {images}")
 
 
 def evaluation_batches(images: ImageSet, batch: int, crop: int, device: torch.device) -> Iterator[Batch]:

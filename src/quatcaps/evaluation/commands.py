@@ -10,7 +10,7 @@ from quatcaps.data.cache import data_folder
 from quatcaps.errors import unknown_name
 from quatcaps.evaluation.predict import predict
 from quatcaps.evaluation.run import evaluate_run, write_evaluation
-from quatcaps.report.tables import Table, evaluation_tables
+from quatcaps.report.tables import evaluation_tables
 from quatcaps.training.progress import counting
 from quatcaps.training.run import choose_device, load_images, open_run
 
@@ -46,13 +46,15 @@ def evaluate_command(
 
 
 def predict_command(folder: Path, paths: list[Path], device: str, console: Console) -> None:
-    """Prints one row per file: the class, its activation, and the runner-up."""
+    """Prints one line per file: the class, its activation, and the runner-up."""
     run = open_run(folder)
     activations = predict(run, paths, choose_device(device))
-    rows = []
     for path, values in zip(paths, activations, strict=True):
         first, second = values.topk(2).indices.tolist()
-        rows.append(
-            (str(path), run.classes[first], f"{values[first]:.3f}", f"{run.classes[second]} ({values[second]:.3f})")
+        console.print(
+            f"{path}: {run.classes[first]}, activation {values[first]:.3f} "
+            f"(next: {run.classes[second]}, {values[second]:.3f})",
+            highlight=False,
+            markup=False,
+            soft_wrap=True,
         )
-    console.print(Table("predictions", ("image", "class", "activation", "next"), tuple(rows)).rich())

@@ -26,7 +26,7 @@ class Logits(NamedTuple):
 class SmallCNNSettings:
     """`widths`: the channels of each 3×3 convolution, each followed by BN, ReLU and 2×2 max-pooling."""
 
-    widths: tuple[int, ...] = (16, 32, 48)
+    widths: tuple[int, ...] = (20, 40, 60)
 
 
 class SmallCNN(nn.Module):

@@ -14,12 +14,14 @@ def paper() -> TrainingConfig:
 
 def small() -> TrainingConfig:
     """The small network for CPUs, with a rate that ends at 0."""
-    return paper().changed({"model": "qcn-small", "schedule": "cosine", "epochs": 12, "margin_scale": 200.0})
+    return paper().changed(
+        {"model": "qcn-small", "schedule": "cosine", "epochs": 14, "learning_rate": 1e-2, "weight_decay": 0.05}
+    )
 
 
 def demo() -> TrainingConfig:
     """The small network on the familiar azimuths of the toys: minutes on two cores."""
-    return small().changed({"viewpoints": "azimuth", "epochs": 8, "checkpoint_every": 250})
+    return small().changed({"viewpoints": "azimuth", "evaluate_every": 2, "checkpoint_every": 250})
 
 
 def demo_cnn() -> TrainingConfig:

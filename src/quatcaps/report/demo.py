@@ -192,7 +192,8 @@ def curves(folder: Path, contenders: Sequence[Contender]) -> page.Html:
     return page.picture(
         folder / "training.png",
         f"Two line plots against the epoch for {names}: the training loss, and the error on training and test images.",
-        "Training loss, and error on training and test images, after each epoch. The test images are only measured: "
+        "Training loss, each network by its own, and error on training and test images, after each epoch. The test "
+        "images are only measured: "
         "nothing is chosen by them.",
     )
 
