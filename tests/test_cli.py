@@ -216,6 +216,19 @@ def test_interrupt_is_one_line(
     assert (tmp_path / "run" / "checkpoints" / "step-00000001" / "state.json").exists()
 
 
+def test_interrupt_before_training_is_one_line(
+    tmp_path: Path, command: Callable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*arguments: object, **more: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("quatcaps.data.toys.load", interrupted)
+    outcome = command("train", *SMALL, "--output", tmp_path / "run", "--data-dir", tmp_path / "data")
+    assert outcome.code == 130
+    one_line(outcome.err, "interrupted")
+    assert not (tmp_path / "run").exists()
+
+
 @pytest.mark.parametrize("words", ["CUDA out of memory. Tried to allocate 9 GiB", "can't allocate memory: 9 bytes"])
 def test_out_of_memory_names_the_remedy(words: str, command: Callable, monkeypatch: pytest.MonkeyPatch) -> None:
     def exhausted(*arguments: object) -> None:

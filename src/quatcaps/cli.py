@@ -26,6 +26,8 @@ DataDir = Annotated[
     Path | None,
     typer.Option(help="where datasets are kept (default: QUATCAPS_DATA_DIR, or quatcaps in your cache folder)"),
 ]
+INTERRUPTED = "interrupted; what was finished is kept, nothing is half-written"
+
 Device = Annotated[str, typer.Option(help="cpu, cuda, cuda:N, or auto: cuda where there is one")]
 
 
@@ -138,7 +140,11 @@ def main() -> None:
     except QuatcapsError as error:
         fail(str(error), error.exit_code)
     except KeyboardInterrupt:
-        fail("interrupted", 130)
+        fail(INTERRUPTED, 130)
+    except SystemExit as stop:
+        if stop.code == 130:  # typer turns Ctrl-C into this, without a word
+            fail(INTERRUPTED, 130)
+        raise
     except BrokenPipeError:
         sys.stderr.close()
         sys.exit(141)
