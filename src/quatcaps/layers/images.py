@@ -1,4 +1,4 @@
-"""Checks of the images that a network is given."""
+"""Checks of the images that a network is given, and of its two ends."""
 
 from __future__ import annotations
 
@@ -8,6 +8,13 @@ import torch
 from torch import Tensor
 
 from quatcaps.errors import QuatcapsError
+
+
+def check_ends(channels: int, classes: int) -> None:
+    """Raises unless a network of so many channels and classes can classify something."""
+    for what, count, least in (("channels", channels, 1), ("classes", classes, 2)):
+        if count < least:
+            raise QuatcapsError(f"a network with {count} {what}: at least {least} are needed")
 
 
 def check_size(images: Tensor, least: int, description: str) -> None:

@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 from torch import Tensor, nn
 
-from quatcaps.errors import QuatcapsError, at_least_one
-from quatcaps.layers.images import check_images, check_size
+from quatcaps.errors import at_least_one
+from quatcaps.layers.images import check_ends, check_images, check_size
 
 
 class Logits(NamedTuple):
@@ -35,9 +35,7 @@ class SmallCNN(nn.Module):
     def __init__(self, channels: int, classes: int, settings: SmallCNNSettings | None = None) -> None:
         super().__init__()
         settings = settings or SmallCNNSettings()
-        for what, count, least in (("channels", channels, 1), ("classes", classes, 2)):
-            if count < least:
-                raise QuatcapsError(f"a network with {count} {what}: at least {least} are needed")
+        check_ends(channels, classes)
         self.channels, self.classes, self.settings = channels, classes, settings
         at_least_one("widths of convolutions", len(settings.widths))
         for width in settings.widths:

@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from torch import Tensor, nn
 
 from quatcaps.capsules import Capsules
-from quatcaps.errors import QuatcapsError
 from quatcaps.layers import ClassCapsules, ConvolutionalCapsules, PrimaryCapsules
-from quatcaps.layers.images import check_images, check_size, least_size
+from quatcaps.layers.images import check_ends, check_images, check_size, least_size
 from quatcaps.routing import EM
 
 
@@ -49,9 +48,7 @@ class QCN(nn.Module):
     def __init__(self, channels: int, classes: int, settings: QCNSettings | None = None) -> None:
         super().__init__()
         settings = settings or QCNSettings()
-        for what, count, least in (("channels", channels, 1), ("classes", classes, 2)):
-            if count < least:
-                raise QuatcapsError(f"a network with {count} {what}: at least {least} are needed")
+        check_ends(channels, classes)
         self.channels, self.classes, self.settings = channels, classes, settings
         routing = EM(settings.iterations, settings.activation, settings.competition, settings.variance_floor)
         self.primary = PrimaryCapsules(

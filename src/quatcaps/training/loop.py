@@ -88,7 +88,8 @@ class Trainer:
         self.network.train()
         log = Log(self.run.folder, self.position.step, self.position.epoch, tensorboard=self.config.tensorboard)
         try:
-            with stop_signals() as stopped:
+            # cuDNN may else choose kernels whose sums come out in another order each time.
+            with stop_signals() as stopped, torch.backends.cudnn.flags(enabled=True, deterministic=True):
                 while self.position.epoch < self.config.epochs:
                     self.train_epoch(reporter, log, stopped)
                     self.end_epoch(reporter, log)

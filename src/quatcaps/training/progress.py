@@ -9,23 +9,28 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 
+def bar(console: Console, before: str, after: str = "") -> Progress:
+    """A bar with what is done, the time it took and the time left; nothing where nobody watches."""
+    return Progress(
+        TextColumn(before),
+        BarColumn(),
+        MofNCompleteColumn(),
+        *([TextColumn(after)] if after else []),
+        TimeElapsedColumn(),
+        TextColumn("left"),
+        TimeRemainingColumn(compact=True),
+        console=console,
+        transient=True,
+        disable=not console.is_terminal,
+    )
+
+
 class TrainingProgress:
     """Draws what `Trainer` reports."""
 
     def __init__(self, console: Console) -> None:
         self.console = console
-        self.bar = Progress(
-            TextColumn("epoch {task.fields[epoch]}"),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TextColumn("loss {task.fields[loss]}  error {task.fields[error]}"),
-            TimeElapsedColumn(),
-            TextColumn("left"),
-            TimeRemainingColumn(compact=True),
-            console=console,
-            transient=True,
-            disable=not console.is_terminal,
-        )
+        self.bar = bar(console, "epoch {task.fields[epoch]}", "loss {task.fields[loss]}  error {task.fields[error]}")
         self.task = self.bar.add_task("training", total=None, epoch="–", loss="–", error="–")
 
     def __enter__(self) -> TrainingProgress:
@@ -52,18 +57,8 @@ class TrainingProgress:
 @contextmanager
 def counting(console: Console, doing: str) -> Iterator[Counter]:
     """A bar for work that reports (done, total); off a terminal, one line when it begins."""
-    with Progress(
-        TextColumn(doing),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        TextColumn("left"),
-        TimeRemainingColumn(compact=True),
-        console=console,
-        transient=True,
-        disable=not console.is_terminal,
-    ) as bar:
-        yield Counter(bar, doing)
+    with bar(console, doing) as drawn:
+        yield Counter(drawn, doing)
 
 
 class Counter:
