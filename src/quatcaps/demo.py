@@ -87,6 +87,7 @@ def settings(configs: Sequence[TrainingConfig], device: torch.device) -> dict[st
         "batch": str(first.batch),
         "schedule": f"Adam, {first.learning_rate:g}, {first.schedule}, weight decay {first.weight_decay:g}",
         "seed": str(first.seed),
+        "how they were chosen": "while looking at these test toys; README.md has figures on toys of other seeds",
         "device": f"{device} ({platform.machine()}, {torch.get_num_threads()} threads)",
         "torch": torch.__version__,
     }
