@@ -136,6 +136,18 @@ def test_bad_settings_are_one_line(
     assert not (tmp_path / "run").exists(), "nothing is left of a run that never began"
 
 
+@pytest.mark.parametrize("kept", ["run.json", "thesis.tex"])
+def test_used_folder_is_refused_before_any_image_is_made(
+    kept: str, tmp_path: Path, command: Callable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("quatcaps.data.toys.load", lambda *arguments, **more: pytest.fail("rendered"))
+    (tmp_path / kept).write_text("{}")
+    outcome = command("train", *SMALL, "--output", tmp_path, "--data-dir", tmp_path / "data")
+    assert outcome.code == 1
+    one_line(outcome.err, f"{tmp_path} is not empty")
+    assert [path.name for path in tmp_path.iterdir()] == [kept]
+
+
 def test_flag_of_the_wrong_type(command: Callable) -> None:
     outcome = command("train", "--epochs", "many")
     assert outcome.code == 2

@@ -14,7 +14,8 @@ import pytest
 import torch
 
 from quatcaps.data.imageset import ImageSet
-from quatcaps.training import checkpoint
+from quatcaps.errors import QuatcapsError
+from quatcaps.training import checkpoint, loop
 from quatcaps.training.config import TrainingConfig
 from quatcaps.training.log import read_log
 from quatcaps.training.loop import RunInterruptedError, Trainer
@@ -115,6 +116,31 @@ def test_stop_signal_saves_and_says_how_to_go_on(unbroken: Ending, noise_images:
     assert signal.getsignal(signal.SIGTERM) is before
     Trainer(run, noise_images, noise_images).train(Silent())
     assert ending(tmp_path / "run") == unbroken
+
+
+def test_stop_during_a_measurement_saves_too(
+    unbroken: Ending, noise_images: ImageSet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    measure = loop.activations_of
+
+    def stopped(*arguments: object) -> torch.Tensor:
+        os.kill(os.getpid(), signal.SIGINT)
+        return measure(*arguments)  # type: ignore[arg-type]
+
+    run = create_run(tmp_path, CONFIG, noise_images)
+    monkeypatch.setattr(loop, "activations_of", stopped)
+    with pytest.raises(RunInterruptedError, match="after step 7 of 21; saved step-00000007"):
+        Trainer(run, noise_images, noise_images).train(Silent())
+    monkeypatch.undo()
+    Trainer(run, noise_images, noise_images).train(Silent())
+    assert ending(tmp_path) == unbroken
+
+
+def test_damaged_checkpoint_names_the_one_before(noise_images: ImageSet, tmp_path: Path) -> None:
+    newest = checkpoint.checkpoints(trained(tmp_path, noise_images) / "checkpoints")[-1]
+    (newest / "weights.safetensors").write_bytes(b"")
+    with pytest.raises(QuatcapsError, match=r"truncated .*; remove .*step-00000021 to go on from step-00000020"):
+        Trainer(open_run(tmp_path), noise_images, noise_images)
 
 
 def command_line(*arguments: object) -> list[str]:

@@ -32,7 +32,8 @@ def evaluate_command(
     from quatcaps.report.figures import evaluation_figure
 
     write_evaluation(place / f"evaluation-{split}.json", evaluations)
-    evaluation_figure(evaluations["all"], place / f"evaluation-{split}.png")
+    familiar = tuple(evaluations["familiar"].by_azimuth) if run.config.viewpoints == "azimuth" else ()
+    evaluation_figure(evaluations["all"], place / f"evaluation-{split}.png", familiar)
     for table in evaluation_tables(evaluations["all"]):
         console.print(table.rich())
     for name, evaluation in evaluations.items():

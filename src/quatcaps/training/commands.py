@@ -17,7 +17,7 @@ from quatcaps.models import build, parameter_count, settings_of
 from quatcaps.training.config import TrainingConfig
 from quatcaps.training.loop import Trainer
 from quatcaps.training.progress import TrainingProgress, counting
-from quatcaps.training.run import Run, choose_device, create_run, familiar, load_images, open_run
+from quatcaps.training.run import Run, check_free, choose_device, create_run, familiar, load_images, open_run
 
 
 def load_splits(config: TrainingConfig, folder: Path | None, console: Console) -> tuple[ImageSet, ImageSet]:
@@ -33,6 +33,7 @@ def load_splits(config: TrainingConfig, folder: Path | None, console: Console) -
 def start_run(config: TrainingConfig, folder: Path, data_dir: Path | None, console: Console) -> Run:
     """Trains a new run in `folder`."""
     config = checked(config)
+    check_free(folder)
     training, test = load_splits(config, data_dir, console)
     check_batch(config.batch, len(familiar(config, training)))
     run = create_run(folder, config, training)

@@ -54,7 +54,6 @@ class Trainer:
         self.device = choose_device(device or self.config.device)
         self.network = run.network().to(self.device)
         self.check_fit(training)
-        # The learning rate is a tensor-free function of the step and set before each one.
         self.optimiser = torch.optim.AdamW(
             self.network.parameters(), lr=self.config.learning_rate, weight_decay=self.config.weight_decay
         )
@@ -66,10 +65,18 @@ class Trainer:
         self.position = Position()
         saved = checkpoint.checkpoints(run.checkpoints)
         if saved:
-            self.position = checkpoint.restore(saved[-1], self.network, self.optimiser, self.generator)
+            self.position = self.restore(saved)
         self.totals = torch.tensor(
             [self.position.loss_sum, self.position.errors], dtype=torch.float64, device=self.device
         )
+
+    def restore(self, saved: list[Path]) -> Position:
+        """From the newest checkpoint; if that is damaged, the error says which one there is before it."""
+        try:
+            return checkpoint.restore(saved[-1], self.network, self.optimiser, self.generator)
+        except QuatcapsError as error:
+            earlier = f"; remove {saved[-1]} to go on from {saved[-2].name}" if len(saved) > 1 else ""
+            raise QuatcapsError(f"{error}{earlier}") from error
 
     @property
     def steps(self) -> int:
@@ -92,7 +99,7 @@ class Trainer:
             with stop_signals() as stopped, torch.backends.cudnn.flags(enabled=True, deterministic=True):
                 while self.position.epoch < self.config.epochs:
                     self.train_epoch(reporter, log, stopped)
-                    self.end_epoch(reporter, log)
+                    self.end_epoch(reporter, log, stopped)
             self.save()
         finally:
             log.close()
@@ -114,12 +121,16 @@ class Trainer:
                 log.write("step", position.step, epoch=position.epoch, loss=float(loss), learning_rate=rate)
             if position.step % self.config.checkpoint_every == 0:
                 self.save()
-            if stopped.is_set():
-                path = self.save()
-                raise RunInterruptedError(
-                    f"interrupted after step {position.step} of {self.steps}; saved {path.name}: "
-                    f"go on with quatcaps train --resume {self.run.folder}"
-                )
+            self.heed(stopped)
+
+    def heed(self, stopped: threading.Event) -> None:
+        """Saves and stops where somebody asked for it."""
+        if stopped.is_set():
+            path = self.save()
+            raise RunInterruptedError(
+                f"interrupted after step {self.position.step} of {self.steps}; saved {path.name}: "
+                f"go on with quatcaps train --resume {self.run.folder}"
+            )
 
     def update(self, images: Tensor, labels: Tensor, rate: float) -> tuple[Tensor, Tensor]:
         """One step of the optimiser; the loss, and how many images were misclassified before it."""
@@ -144,7 +155,7 @@ class Trainer:
         place = origin(self.network, images)
         return NonFiniteError(f"training stopped at step {self.position.step + 1}: {what}; it began in {place}; {good}")
 
-    def end_epoch(self, reporter: Reporter, log: Log) -> None:
+    def end_epoch(self, reporter: Reporter, log: Log, stopped: threading.Event) -> None:
         position = self.position
         loss_sum, errors = self.totals.tolist()
         images = position.batch * self.config.batch
@@ -153,7 +164,9 @@ class Trainer:
         test_error = None
         if last or (self.config.evaluate_every and (position.epoch + 1) % self.config.evaluate_every == 0):
             chosen = self.test if last else self.test_sample
-            activations = activations_of(self.network, chosen, self.config.crop, self.device)
+            activations = activations_of(
+                self.network, chosen, self.config.crop, self.device, lambda done, total: self.heed(stopped)
+            )
             test_error = evaluate(chosen, activations).total.percent / 100
         log.write(
             "epoch",

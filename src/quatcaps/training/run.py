@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import platform
 from dataclasses import dataclass
 from pathlib import Path
@@ -58,12 +59,22 @@ class Run:
         return network.eval()
 
 
-def create_run(folder: Path, config: TrainingConfig, images: ImageSet) -> Run:
-    """A new run folder; one that holds anything already is refused."""
-    make_folder(folder)
-    if any(folder.iterdir()):
+def check_free(folder: Path) -> None:
+    """Raises where a new run cannot begin: the folder holds something, or cannot be made. Makes nothing."""
+    if folder.is_dir() and any(folder.iterdir()):
         hint = f"continue it with --resume {folder}, or " if (folder / "run.json").exists() else ""
         raise QuatcapsError(f"{folder} is not empty: {hint}give another --output")
+    nearest = next(path for path in (folder, *folder.absolute().parents) if path.exists())
+    if not nearest.is_dir():
+        raise QuatcapsError(f"cannot make the folder {folder}: a file stands where a folder is needed at {nearest}")
+    if not os.access(nearest, os.W_OK):
+        raise QuatcapsError(f"cannot make the folder {folder}: {nearest} is not yours to write to; choose another")
+
+
+def create_run(folder: Path, config: TrainingConfig, images: ImageSet) -> Run:
+    """A new run folder; one that holds anything already is refused."""
+    check_free(folder)
+    make_folder(folder)
     run = Run(folder, config, images.channels, images.classes)
     description: dict[str, Any] = {
         "format": FORMAT,
