@@ -46,6 +46,7 @@ class ConvolutionalCapsules(nn.Module):
         *,
         pose: str | PoseType = "quaternion",
         routing: Routing = EM(),
+        backend: str = soft_moments.AUTO,
     ) -> None:
         super().__init__()
         at_least_one("child capsules", children)
@@ -53,13 +54,14 @@ class ConvolutionalCapsules(nn.Module):
         self.capsules_in, self.capsules_out = children, parents
         self.pose = pose_type(pose)
         self.window = Window(kernel, kernel, stride)
-        self.competition = routing.competition
+        self.competition, self.backend = routing.competition, backend
+        soft_moments.check(backend)
         self.maps = self.pose.maps(self.window.offsets, children, parents)
         self.routing = routing.module(parents)
 
     def forward(self, poses: Tensor, activations: Tensor) -> Capsules:
         check_children(poses, activations, self.capsules_in, self.pose.dims)
-        return route(poses, activations, self.maps, self.window, self.competition, self.routing)
+        return route(poses, activations, self.maps, self.window, self.competition, self.routing, self.backend)
 
     def votes(self, height: int, width: int) -> int:
         """How many votes an image's children on a `height` × `width` grid cast."""
@@ -84,20 +86,22 @@ class ClassCapsules(nn.Module):
         *,
         pose: str | PoseType = "quaternion",
         routing: Routing = EM(),
+        backend: str = soft_moments.AUTO,
     ) -> None:
         super().__init__()
         at_least_one("child capsules", children)
         at_least_one("classes", classes)
         self.capsules_in, self.capsules_out = children, classes
         self.pose = pose_type(pose)
-        self.competition = routing.competition
+        self.competition, self.backend = routing.competition, backend
+        soft_moments.check(backend)
         self.maps = self.pose.maps(1, children, classes)
         self.routing = routing.module(classes)
 
     def forward(self, poses: Tensor, activations: Tensor) -> Capsules:
         check_children(poses, activations, self.capsules_in, self.pose.dims)
         window = Window(poses.shape[-2], poses.shape[-1], shared=True)
-        capsules = route(poses, activations, self.maps, window, self.competition, self.routing)
+        capsules = route(poses, activations, self.maps, window, self.competition, self.routing, self.backend)
         return Capsules(capsules.poses.flatten(2), capsules.activations.flatten(1))
 
     def votes(self, height: int, width: int) -> int:
@@ -109,12 +113,27 @@ class ClassCapsules(nn.Module):
 
 
 def route(
-    poses: Tensor, activations: Tensor, maps: nn.Module, window: Window, competition: str, routing: nn.Module
+    poses: Tensor,
+    activations: Tensor,
+    maps: nn.Module,
+    window: Window,
+    competition: str,
+    routing: nn.Module,
+    backend: str,
 ) -> Capsules:
     """Votes, then parents, in float32 or better whatever autocast says."""
     with torch.autocast(poses.device.type, enabled=False):
-        votes = soft_moments.bind(poses, activations, maps(), window, competition=competition)
+        votes = soft_moments.bind(poses, activations, maps(), window, competition=competition, backend=backend)
         return routing(votes)
+
+
+def use_backend(network: nn.Module, backend: str) -> nn.Module:
+    """Has all capsule layers of `network` compute by that backend; returns the network."""
+    soft_moments.check(backend)
+    for module in network.modules():
+        if isinstance(module, ConvolutionalCapsules | ClassCapsules):
+            module.backend = backend
+    return network
 
 
 def check_children(poses: Tensor, activations: Tensor, children: int, dims: int) -> None:

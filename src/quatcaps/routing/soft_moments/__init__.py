@@ -7,18 +7,15 @@ whether they are ever formed, is the backend's business.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
 from quatcaps.errors import QuatcapsError, unknown_name
-from quatcaps.routing.soft_moments import reference
+from quatcaps.routing.soft_moments.backends import AUTO, BACKENDS, check, choose
 from quatcaps.routing.soft_moments.moments import Moments, Parents, SoftMoments
 from quatcaps.routing.window import Window
 
-BACKENDS: dict[str, Callable[..., SoftMoments]] = {"reference": reference.bind}
 COMPETITIONS = ("position", "all")
 
 POSE_LIMIT = 1e6
@@ -33,15 +30,15 @@ def bind(
     window: Window,
     *,
     competition: str = "position",
-    backend: str = "reference",
+    backend: str = AUTO,
 ) -> SoftMoments:
     """The votes v = A u of children in all windows, ready to be summed.
 
     `competition` says who shares a child: the parent types at one `position`, or `all` parents at all positions
-    that see it. Half-precision input is computed in float32.
+    that see it. `backend` is one of `BACKENDS`, or `auto` for the fastest of the device. Half-precision input is
+    computed in float32.
     """
-    if backend not in BACKENDS:
-        raise unknown_name("routing backend", backend, BACKENDS)
+    check(backend)
     if competition not in COMPETITIONS:
         raise unknown_name("competition", competition, COMPETITIONS)
     if maps.shape[0] != window.offsets:
@@ -50,7 +47,19 @@ def bind(
         poses = poses.float()
     activations, maps = activations.to(poses.dtype), maps.to(poses.dtype)
     poses = poses.clamp(-POSE_LIMIT, POSE_LIMIT)
-    return BACKENDS[backend](poses, activations, maps, window, competition=competition)
+    chosen = choose(backend, poses, maps, competition)
+    return BACKENDS[chosen].bind(poses, activations, maps, window, competition=competition)
 
 
-__all__ = ["BACKENDS", "COMPETITIONS", "POSE_LIMIT", "Moments", "Parents", "SoftMoments", "bind"]
+__all__ = [
+    "AUTO",
+    "BACKENDS",
+    "COMPETITIONS",
+    "POSE_LIMIT",
+    "Moments",
+    "Parents",
+    "SoftMoments",
+    "bind",
+    "check",
+    "choose",
+]
