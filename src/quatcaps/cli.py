@@ -133,6 +133,53 @@ def demo(
     demo_command(output, device, data_dir, epochs, Console())
 
 
+@app.command()
+def bench(
+    model: Annotated[list[str] | None, typer.Option(help="qcn or qcn-small; may be repeated (default: qcn)")] = None,
+    backend: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="reference, lean, triton, paper (its 4×4 formulation) or compile (torch.compile of the reference); "
+            "may be repeated (default: all that the device has)"
+        ),
+    ] = None,
+    batch: Annotated[
+        list[int] | None,
+        typer.Option(help="images in a step; may be repeated (default: 8 on a CPU; 64 on a GPU, up to 512 for triton)"),
+    ] = None,
+    passing: Annotated[str, typer.Option("--pass", help="train, forward or both")] = "both",
+    launch: Annotated[
+        str, typer.Option(help="on a GPU: eager (one by one), graph (captured as one CUDA graph) or both")
+    ] = "both",
+    steps: Annotated[int | None, typer.Option(help="counted steps (default: 7 on a CPU, 30 on a GPU)")] = None,
+    scaling: Annotated[
+        bool, typer.Option("--scaling", help="also one routing layer, by its children, parents and positions")
+    ] = False,
+    networks: Annotated[bool, typer.Option(help="whole networks; --no-networks leaves them out")] = True,
+    device: Device = "auto",
+    machine: Annotated[str, typer.Option(help="the machine's name in the results (default: its GPU or CPU)")] = "",
+    output: Annotated[Path, typer.Option(help="folder for the numbers and the pictures")] = Path("bench"),
+) -> None:
+    """Time and memory of a training step and of a forward pass, by routing backend and batch.
+
+    Beside the backends stand the paper's own 4×4 formulation and torch.compile of the reference.
+    """
+    from rich.console import Console
+
+    from quatcaps.bench.commands import bench_command
+    from quatcaps.bench.plan import Plan
+
+    plan = Plan(
+        models=tuple(model or ("qcn",)),
+        variants=tuple(backend or ()),
+        batches=tuple(batch or ()),
+        passing=passing,
+        launch=launch,
+        steps=steps,
+    )
+    bench_command(plan, device, machine, output, Console(), networks=networks, scaling=scaling)
+
+
 def main() -> None:
     """Runs the command line; an error that a user can mend becomes one line and a non-zero exit."""
     try:

@@ -9,6 +9,8 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from quatcaps import quaternion
+from quatcaps.accelerator import runs_kernels
+from quatcaps.poses import rotor_fused
 from quatcaps.poses.type import PoseType
 
 
@@ -31,6 +33,8 @@ class RotorMaps(nn.Module):
         nn.init.uniform_(self.axis, -1.0, 1.0)
 
     def forward(self) -> Float[Tensor, "offsets children parents 3 3"]:
+        if runs_kernels(self.angle, self.axis):
+            return rotor_fused.rotor_matrix(self.angle, self.axis)
         return quaternion.rotor_to_matrix(quaternion.rotor(self.angle, self.axis))
 
 

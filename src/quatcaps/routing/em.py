@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -23,10 +24,11 @@ from torch import Tensor, nn
 from quatcaps.capsules import Capsules
 from quatcaps.errors import QuatcapsError, unknown_name
 from quatcaps.quaternion import safe_unit
+from quatcaps.routing import em_fused
 from quatcaps.routing.soft_moments import COMPETITIONS, Moments, Parents, SoftMoments
 
 ACTIVATIONS = ("logistic", "normalized")
-LEAST_MASS = 1e-12
+LEAST_MASS = em_fused.LEAST_MASS
 """A parent to which children give less than this keeps its centre as its mean."""
 LEAST_FLOOR = 1e-12
 """Below this the gradients of a floored variance overflow in float32."""
@@ -81,19 +83,39 @@ class EMRouting(nn.Module):
         return repr(self.settings)
 
 
+class Estimate(NamedTuple):
+    """The parents after one iteration: what the children look at next, and the activation."""
+
+    parents: Parents
+    activation: Float[Tensor, "N J H W"]
+
+
 def em_routing(
     soft_moments: SoftMoments, beta_u: Float[Tensor, " J"], beta_a: Float[Tensor, " J"], settings: EM
 ) -> Capsules:
     """Parents of the votes behind `soft_moments`; the gradient flows through every iteration."""
+    estimate = em_fused.m_step if getattr(soft_moments, "fused", False) else m_step
     parents = None
     for iteration in range(1, settings.iterations + 1):
         moments = soft_moments(parents)
-        mean, variance = gaussian(moments, settings.variance_floor)
-        logit = activation_logit(moments.mass, variance, beta_u, beta_a, inverse_temperature(iteration))
-        if settings.activation == "normalized":
-            logit = safe_unit(logit, 1)
-        parents = Parents(mean, variance.reciprocal(), F.logsigmoid(logit) + log_normaliser(variance))
-    return Capsules(mean, logit.sigmoid())
+        parents, activation = estimate(moments, beta_u, beta_a, settings, inverse_temperature(iteration))
+    return Capsules(parents.centre, activation)
+
+
+def m_step(
+    moments: Moments,
+    beta_u: Float[Tensor, " J"],
+    beta_a: Float[Tensor, " J"],
+    settings: EM,
+    inverse_temperature: float,
+) -> Estimate:
+    """From moments to parents; `em_fused.m_step` is the same in one kernel."""
+    mean, variance = gaussian(moments, settings.variance_floor)
+    logit = activation_logit(moments.mass, variance, beta_u, beta_a, inverse_temperature)
+    if settings.activation == "normalized":
+        logit = safe_unit(logit, 1)
+    parents = Parents(mean, variance.reciprocal(), F.logsigmoid(logit) + log_normaliser(variance))
+    return Estimate(parents, logit.sigmoid())
 
 
 def inverse_temperature(iteration: int) -> float:

@@ -1,15 +1,19 @@
 """`soft_moments` as operators that PyTorch knows: they can be traced, compiled, captured and differentiated.
 
-A backend that recomputes votes gives two functions, forward and backward; here they become the operators
-`quatcaps::NAME` and `quatcaps::NAME_backward`, with fake kernels (shapes without numbers) and the formula that ties
-one to the other.
+A backend that recomputes votes gives functions, forward and backward; here they become the operators `quatcaps::NAME`
+and `quatcaps::NAME_backward`, with fake kernels (shapes without numbers) and the formula that ties one to the other.
 
     forward(poses, activations, maps, centre, precision, logit, window) → mass, first, second
     backward(grad_mass, grad_first, grad_second, poses, activations, maps, centre, precision, logit, mass, first,
              window) → grad_poses, grad_activations, grad_maps, grad_centre, grad_precision, grad_logit
 
-Shapes are those of `Moments` and `Parents`; `window` is height, width, stride, shared. Without precision and logit
-assignments are uniform, and the backward's last three results are empty.
+and, for uniform assignments, which find their own centre, through which no gradient flows,
+
+    forward(poses, activations, maps, window) → centre, mass, first, second
+    backward(grad_mass, grad_first, grad_second, poses, activations, maps, centre, window)
+             → grad_poses, grad_activations, grad_maps
+
+Shapes are those of `Moments` and `Parents`; `window` travels as height, width, stride, shared.
 """
 
 from __future__ import annotations
@@ -23,11 +27,89 @@ from torch import Tensor
 from quatcaps.routing.soft_moments.moments import Moments, Parents
 from quatcaps.routing.window import Window
 
-Forward = Callable[
-    [Tensor, Tensor, Tensor, Tensor, Tensor | None, Tensor | None, Window], tuple[Tensor, Tensor, Tensor]
-]
-Backward = Callable[..., tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]]
-Operator = Callable[..., tuple[Tensor, Tensor, Tensor]]
+Operator = Callable[..., tuple[Tensor, ...]]
+
+CHILDREN = "Tensor poses, Tensor activations, Tensor maps"
+PARENTS = "Tensor centre, Tensor precision, Tensor logit"
+GRADS = "Tensor grad_mass, Tensor grad_first, Tensor grad_second"
+THREE, FOUR, SIX = ("(" + ", ".join(["Tensor"] * count) + ")" for count in (3, 4, 6))
+
+
+def register(name: str, forward: Operator, backward: Operator) -> Operator:
+    """Makes moments under given parents, and their backward, operators; returns the first."""
+    moments = define(name, forward, f"({CHILDREN}, {PARENTS}, int[] window) -> {THREE}")
+    moments_backward = define(
+        f"{name}_backward",
+        backward,
+        f"({GRADS}, {CHILDREN}, {PARENTS}, Tensor mass, Tensor first, int[] window) -> {SIX}",
+    )
+
+    @moments.register_fake
+    def _(poses: Tensor, activations: Tensor, maps: Tensor, centre: Tensor, *rest: Any) -> tuple[Tensor, ...]:
+        return empty_parents(centre, 1), empty_parents(centre), empty_parents(centre)
+
+    @moments_backward.register_fake
+    def _(g0: Tensor, g1: Tensor, g2: Tensor, poses: Tensor, activations: Tensor, *rest: Any) -> tuple[Tensor, ...]:
+        maps, centre = rest[:2]
+        parents = empty_parents(centre), empty_parents(centre), empty_parents(centre, 1)
+        return *empty_children(poses, activations, maps), *parents
+
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
+        *tensors, ctx.window = inputs
+        ctx.save_for_backward(*tensors, output[0], output[1])
+
+    def differentiate(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+        return *moments_backward(*grads, *ctx.saved_tensors, ctx.window), None
+
+    moments.register_autograd(differentiate, setup_context=setup_context)
+    return moments
+
+
+def register_uniform(name: str, forward: Operator, backward: Operator) -> Operator:
+    """Makes moments under uniform assignments, and their backward, operators; returns the first."""
+    moments = define(name, forward, f"({CHILDREN}, int[] window) -> {FOUR}")
+    moments_backward = define(
+        f"{name}_backward", backward, f"({GRADS}, {CHILDREN}, Tensor centre, int[] window) -> {THREE}"
+    )
+
+    @moments.register_fake
+    def _(poses: Tensor, activations: Tensor, maps: Tensor, window: list[int]) -> tuple[Tensor, ...]:
+        grid = unpack(window).positions(*poses.shape[3:])
+        centre = parents_first(poses.new_empty(len(poses), *grid, poses.shape[2], maps.shape[2]))
+        return centre, empty_parents(centre, 1), empty_parents(centre), empty_parents(centre)
+
+    @moments_backward.register_fake
+    def _(g0: Tensor, g1: Tensor, g2: Tensor, poses: Tensor, activations: Tensor, *rest: Any) -> tuple[Tensor, ...]:
+        return empty_children(poses, activations, rest[0])
+
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
+        *tensors, ctx.window = inputs
+        ctx.save_for_backward(*tensors, output[0])
+
+    def differentiate(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+        return *moments_backward(*grads[1:], *ctx.saved_tensors, ctx.window), None
+
+    moments.register_autograd(differentiate, setup_context=setup_context)
+    return moments
+
+
+def define(name: str, function: Operator, schema: str) -> Any:
+    """The function as an operator of that schema, whose last argument is a window."""
+
+    def call(*arguments: Any) -> tuple[Tensor, ...]:
+        return function(*arguments[:-1], unpack(arguments[-1]))
+
+    return torch.library.custom_op(f"quatcaps::{name}", call, mutates_args=(), schema=schema)
+
+
+def pack(window: Window) -> list[int]:
+    """A window as numbers, which is what an operator can take."""
+    return [window.height, window.width, window.stride, int(window.shared)]
+
+
+def unpack(numbers: list[int]) -> Window:
+    height, width, stride, shared = numbers
+    return Window(height, width, stride, bool(shared))
 
 
 def positions_first(values: Tensor) -> Tensor:
@@ -44,114 +126,24 @@ def parents_first(values: Tensor) -> Tensor:
     return values.transpose(3, -1).movedim((1, 2), (-2, -1))
 
 
-def register(name: str, forward: Forward, backward: Backward) -> Operator:
-    """Makes the two functions operators, and returns the first."""
-
-    @torch.library.custom_op(f"quatcaps::{name}", mutates_args=())
-    def moments(
-        poses: Tensor,
-        activations: Tensor,
-        maps: Tensor,
-        centre: Tensor,
-        precision: Tensor | None,
-        logit: Tensor | None,
-        window: list[int],
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        return forward(poses, activations, maps, centre, precision, logit, unpack(window))
-
-    @moments.register_fake
-    def _(
-        poses: Tensor,
-        activations: Tensor,
-        maps: Tensor,
-        centre: Tensor,
-        precision: Tensor | None,
-        logit: Tensor | None,
-        window: list[int],
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        mass, first, second = (empty_parents(centre, dims) for dims in (False, True, True))
-        return mass, first, second
-
-    @torch.library.custom_op(f"quatcaps::{name}_backward", mutates_args=())
-    def moments_backward(
-        grad_mass: Tensor,
-        grad_first: Tensor,
-        grad_second: Tensor,
-        poses: Tensor,
-        activations: Tensor,
-        maps: Tensor,
-        centre: Tensor,
-        precision: Tensor | None,
-        logit: Tensor | None,
-        mass: Tensor,
-        first: Tensor,
-        window: list[int],
-    ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
-        return backward(
-            grad_mass,
-            grad_first,
-            grad_second,
-            poses,
-            activations,
-            maps,
-            centre,
-            precision,
-            logit,
-            mass,
-            first,
-            unpack(window),
-        )
-
-    @moments_backward.register_fake
-    def _(
-        grad_mass: Tensor,
-        grad_first: Tensor,
-        grad_second: Tensor,
-        poses: Tensor,
-        activations: Tensor,
-        maps: Tensor,
-        centre: Tensor,
-        precision: Tensor | None,
-        logit: Tensor | None,
-        mass: Tensor,
-        first: Tensor,
-        window: list[int],
-    ) -> tuple[Tensor, ...]:
-        children = (poses.new_empty(poses.shape), poses.new_empty(activations.shape), poses.new_empty(maps.shape))
-        if precision is None:
-            return *children, *(centre.new_empty(0) for _ in range(3))
-        return *children, empty_parents(centre, True), empty_parents(centre, True), empty_parents(centre, False)
-
-    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
-        *tensors, ctx.window = inputs
-        ctx.save_for_backward(*tensors, output[0], output[1])
-
-    def differentiate(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
-        results = moments_backward(*grads, *ctx.saved_tensors, ctx.window)
-        if ctx.saved_tensors[4] is None:
-            results = (*results[:3], None, None, None)
-        return *results, None
-
-    moments.register_autograd(differentiate, setup_context=setup_context)
-    return moments
-
-
-def empty_parents(centre: Tensor, dims: bool) -> Tensor:
-    """An empty tensor in the layout of the operators' results, one number per parent or per dimension of it."""
+def empty_parents(centre: Tensor, dims: int | None = None) -> Tensor:
+    """An empty tensor in the layout of the operators' results: as many numbers per parent as in `centre`, or one."""
     images, parents, pose, height, width = centre.shape
-    if dims:
+    if dims is None:
         return parents_first(centre.new_empty(images, height, width, pose, parents))
     return parents_first(centre.new_empty(images, height, width, parents))
 
 
-def pack(window: Window) -> list[int]:
-    """A window as numbers, which is what an operator can take."""
-    return [window.height, window.width, window.stride, int(window.shared)]
+def by_parent(maps: Tensor) -> Tensor:
+    """(offsets, I, J, C, C) → (offsets, I, C, C, J), contiguous: no copy for maps that lie so in memory."""
+    return maps.movedim(2, 4).contiguous()
 
 
-def unpack(numbers: list[int]) -> Window:
-    height, width, stride, shared = numbers
-    return Window(height, width, stride, bool(shared))
+def empty_children(poses: Tensor, activations: Tensor, maps: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Empty gradients of children, in the layout of the operators' results."""
+    offsets, children, parents, columns, _ = maps.shape
+    grad_maps = maps.new_empty(offsets, children, columns, columns, parents).movedim(4, 2)
+    return poses.new_empty(poses.shape), activations.new_empty(activations.shape), grad_maps
 
 
 class RecomputedVotes:
@@ -165,8 +157,10 @@ class RecomputedVotes:
         activations: Tensor,
         maps: Tensor,
         window: Window,
+        *,
+        fused: bool = False,
     ) -> None:
-        self.operator, self.uniform = operator, uniform
+        self.operator, self.uniform, self.fused = operator, uniform, fused
         self.poses, self.activations, self.maps, self.window = poses, activations, maps, window
 
     def __call__(self, parents: Parents | None) -> Moments:

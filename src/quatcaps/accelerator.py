@@ -1,0 +1,36 @@
+"""Whether Triton kernels can run: asked by every place that has one beside its plain formula."""
+
+from __future__ import annotations
+
+import functools
+import importlib.util
+import os
+
+import torch
+from torch import Tensor
+
+LEAST_CAPABILITY = (7, 0)
+
+
+def runs_kernels(*tensors: Tensor) -> bool:
+    """Whether kernels can take these tensors: float32, where Triton runs."""
+    return all(tensor.dtype == torch.float32 and unavailable(tensor.device) is None for tensor in tensors)
+
+
+@functools.cache
+def unavailable(device: torch.device) -> str | None:
+    """Why Triton cannot run there, or None."""
+    if importlib.util.find_spec("triton") is None:
+        return "needs the package triton, which is not installed"
+    if interpreted():
+        return None
+    if device.type != "cuda":
+        return f"needs a CUDA device, not {device.type}"
+    if torch.cuda.get_device_capability(device) < LEAST_CAPABILITY:
+        return f"needs compute capability {LEAST_CAPABILITY[0]}.{LEAST_CAPABILITY[1]} or more"
+    return None
+
+
+def interpreted() -> bool:
+    """Whether Triton's interpreter stands in for a GPU."""
+    return os.environ.get("TRITON_INTERPRET") == "1"

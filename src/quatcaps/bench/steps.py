@@ -1,0 +1,82 @@
+"""What one measured step does, as a function without arguments; everything it needs stands before the first."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from quatcaps.bench.rows import FORWARD, Case, Layer
+from quatcaps.bench.variants import VARIANTS, refusal
+from quatcaps.errors import QuatcapsError
+from quatcaps.layers import ConvolutionalCapsules
+from quatcaps.losses import spread_loss
+from quatcaps.models import build
+
+Step = Callable[[], None]
+CHANNELS, CLASSES, SIDE = 2, 5, 32
+LEARNING_RATE, MARGIN = 3e-3, 0.5
+SETTINGS = {
+    "input": f"{CHANNELS}×{SIDE}×{SIDE}",
+    "classes": CLASSES,
+    "dtype": "float32",
+    "train": "zero_grad, forward, spread loss, backward, AdamW (fused on CUDA)",
+    "forward": "evaluation mode, without gradients",
+}
+
+
+def network_step(case: Case, device: torch.device) -> Step:
+    """A training step, or a forward pass, of the network of `case` on one random batch."""
+    network = build(case.model, channels=CHANNELS, classes=CLASSES, seed=0).to(device)
+    network = VARIANTS[case.variant].prepare(network.train(case.passing != FORWARD))  # type: ignore[arg-type]
+    generator = torch.Generator().manual_seed(0)
+    images = torch.randn(case.batch, CHANNELS, SIDE, SIDE, generator=generator).to(device)
+    if case.passing == FORWARD:
+
+        def forward() -> None:
+            with torch.no_grad():
+                network(images)
+
+        return forward
+
+    labels = torch.randint(CLASSES, (case.batch,), generator=generator).to(device)
+    on_cuda = device.type == "cuda"
+    optimiser = torch.optim.AdamW(
+        network.parameters(), lr=LEARNING_RATE, fused=on_cuda or None, capturable=on_cuda and case.graph
+    )
+
+    def train() -> None:
+        optimiser.zero_grad(set_to_none=True)
+        spread_loss(network(images).activations, labels, MARGIN).backward()
+        optimiser.step()
+
+    return train
+
+
+def layer_step(layer: Layer, device: torch.device) -> Step:
+    """Forward and backward of one layer of convolutional capsules, to its children and to its maps."""
+    with torch.random.fork_rng(devices=[]):
+        torch.default_generator.manual_seed(0)
+        module = ConvolutionalCapsules(layer.children, layer.parents, layer.kernel, backend=layer.variant).to(device)
+    if (reason := refusal(module, layer.variant)) is not None:
+        raise QuatcapsError(reason)
+    generator = torch.Generator().manual_seed(0)
+    side = layer.side + layer.kernel - 1
+
+    def normal(*shape: int) -> Tensor:
+        return torch.randn(shape, generator=generator).to(device)
+
+    poses = normal(layer.batch, layer.children, module.pose.dims, side, side).requires_grad_()
+    activations = normal(layer.batch, layer.children, side, side).sigmoid().requires_grad_()
+    towards = (
+        normal(layer.batch, layer.parents, module.pose.dims, layer.side, layer.side),
+        normal(layer.batch, layer.parents, layer.side, layer.side),
+    )
+
+    def step() -> None:
+        poses.grad = activations.grad = None
+        module.zero_grad(set_to_none=True)
+        torch.autograd.backward(tuple(module(poses, activations)), towards)
+
+    return step

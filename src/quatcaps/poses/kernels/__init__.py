@@ -1,0 +1,1 @@
+"""Kernels of the maps that turn poses into votes."""

@@ -1,0 +1,1 @@
+"""Kernels of the routings' finishing functions."""

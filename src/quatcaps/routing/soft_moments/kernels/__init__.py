@@ -1,0 +1,25 @@
+"""The fused kernels, in Triton: votes are formed in registers, used, and forgotten.
+
+Letters as in `reference`: children b of a window (B = places × child types), parents j, pose dimensions h = row ×
+column, positions p (images × grid). The passes:
+
+- `sum_moments`, forward: a tile is [positions × parents]; the loop runs over children, so that sums over children
+  stay in registers and only the softmax crosses threads. `sum_uniform` is the same without a softmax; it finds its
+  own centre first.
+- `sum_parents`, backward by position: the same tile and loop; the gradients of logit, centre and precision, which are
+  sums over children too. It leaves two numbers per child and position, the softmax's logarithm and the gradient of
+  the activation, so that the next pass needs no softmax.
+- `sum_children`, backward by child: a tile is [children × parents]; the loop runs over positions. The gradient of the
+  maps is a sum over positions and stays in registers; that of the poses is a sum over parents, and goes to a column
+  buffer that `fold` gathers. For uniform assignments this pass stands alone.
+
+Children or positions are split over programs to fill the chip; partial sums lie side by side and are added in a fixed
+order. No atomics: the same input gives the same bits. Every loop loads the next step's numbers before it uses this
+step's: registers are too many for other warps to hide the wait.
+
+Layouts: parents (p, h, j), maps (b, column × column, j): parents are neighbours in memory, and a thread holds a few
+of them. Poses (n, i, h, y, x) where positions are neighbours in a tile, and (n, y, x, h, i), with the activation as
+last h, where children are. A tuple of tiles stands for the dimension h: all loops over it are unrolled.
+
+Logits are kept in units of log 2, for `exp2`.
+"""

@@ -1,0 +1,298 @@
+"""Backward passes: by position, by child, and the fold of the column buffer."""
+
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+
+from quatcaps.routing.soft_moments.kernels.tiles import (
+    LOG2E,
+    accumulate,
+    add_products,
+    deviations,
+    deviations_by_child,
+    load_child,
+    load_logits,
+    load_position,
+    load_tiles,
+    locate,
+    multiply,
+    scale_tiles,
+    softmax,
+    store_sums,
+    store_tiles,
+    tile_of_positions,
+    zero_tiles,
+)
+
+
+@triton.jit
+def sum_parents(
+    poses,  # (n, i, h, y, x)
+    activations,  # (n, i, y, x)
+    maps,  # (b or i, column × column, j)
+    centre,  # (p, h, j)
+    precision,  # (p, h, j)
+    logit,  # (p, j)
+    grad_mass,  # (p, j)
+    grad_first,  # (p, h, j)
+    grad_second,  # (p, h, j)
+    sums,  # (split, [p × j, p × h × j, p × h × j])   Σ_b dl, Σ_b dl d, Σ_b dl d²
+    shifted,  # (p, j)                the logits as the kernels take them
+    log_total,  # (b, p)              log2 Σ_j exp2(logit)
+    grad_activation,  # (b, p)
+    positions,
+    per_program,
+    CHILDREN: tl.constexpr,
+    PARENTS: tl.constexpr,
+    ROWS: tl.constexpr,
+    COLUMNS: tl.constexpr,
+    HEIGHT: tl.constexpr,
+    WIDTH: tl.constexpr,
+    GRID_HEIGHT: tl.constexpr,
+    GRID_WIDTH: tl.constexpr,
+    PLACES: tl.constexpr,
+    KERNEL_WIDTH: tl.constexpr,
+    STRIDE: tl.constexpr,
+    SHARED: tl.constexpr,
+    TILE: tl.constexpr,
+    TILE_PARENTS: tl.constexpr,
+):
+    DIMS: tl.constexpr = ROWS * COLUMNS
+    p, j, here, mask = tile_of_positions(positions, PARENTS, TILE, TILE_PARENTS)
+    image, corner = locate(p, GRID_HEIGHT, GRID_WIDTH, WIDTH, STRIDE)
+    poses += image.to(tl.int64) * (CHILDREN * DIMS * HEIGHT * WIDTH) + corner
+    activations += image.to(tl.int64) * (CHILDREN * HEIGHT * WIDTH) + corner
+    m = load_tiles(centre, p, j, mask, DIMS, PARENTS)
+    scaled = scale_tiles(load_tiles(precision, p, j, mask, DIMS, PARENTS), -0.5 * LOG2E, DIMS)
+    c = load_logits(logit, p, j, here, mask, PARENTS)
+    g0 = tl.load(grad_mass + p[:, None] * PARENTS + j[None, :], mask=mask, other=0.0)
+    g1 = load_tiles(grad_first, p, j, mask, DIMS, PARENTS)
+    g2 = load_tiles(grad_second, p, j, mask, DIMS, PARENTS)
+    e0 = tl.zeros([TILE, TILE_PARENTS], tl.float32)
+    e1 = zero_tiles(DIMS, TILE, TILE_PARENTS)
+    e2 = zero_tiles(DIMS, TILE, TILE_PARENTS)
+    split = tl.program_id(1)
+    start = split * per_program
+    stop = tl.minimum(start + per_program, CHILDREN * PLACES)
+    u, a, matrix = load_child(
+        poses,
+        activations,
+        maps,
+        start,
+        j,
+        here,
+        CHILDREN,
+        PARENTS,
+        DIMS,
+        COLUMNS,
+        HEIGHT * WIDTH,
+        WIDTH,
+        KERNEL_WIDTH,
+        SHARED,
+    )
+    for b in range(start, stop):
+        following = load_child(
+            poses,
+            activations,
+            maps,
+            tl.minimum(b + 1, stop - 1),
+            j,
+            here,
+            CHILDREN,
+            PARENTS,
+            DIMS,
+            COLUMNS,
+            HEIGHT * WIDTH,
+            WIDTH,
+            KERNEL_WIDTH,
+            SHARED,
+        )
+        d = deviations(matrix, u, m, ROWS, COLUMNS)
+        squares = multiply(d, d, DIMS)
+        powers, total, log_sum = softmax(add_products(c, scaled, squares, DIMS))
+        shares = powers * (1.0 / total)[:, None]
+        dweight = add_products(add_products(g0, g1, d, DIMS), g2, squares, DIMS)
+        da = tl.sum(dweight * shares, 1)
+        dl = shares * a[:, None] * (dweight - da[:, None])
+        e0 += dl
+        e1 = accumulate(e1, dl, d, DIMS)
+        e2 = accumulate(e2, dl, squares, DIMS)
+        row = tl.cast(b, tl.int64) * positions
+        tl.store(log_total + row + p, log_sum, mask=here)
+        tl.store(grad_activation + row + p, da, mask=here)
+        u, a, matrix = following
+    if split == 0:
+        tl.store(shifted + p[:, None] * PARENTS + j[None, :], c, mask=mask)
+    store_sums(sums, e0, e1, e2, p, j, mask, positions, DIMS, PARENTS)
+
+
+@triton.jit
+def sum_children(
+    packed,  # (n, y, x, h + 1, i)
+    maps,  # (b or i, column × column, j)
+    centre,  # (p, h, j)
+    grad_mass,  # (p, j)
+    grad_first,  # (p, h, j)
+    grad_second,  # (p, h, j)
+    precision,  # (p, h, j)
+    shifted,  # (p, j)
+    log_total,  # (b, p)
+    grad_activation,  # (b, p)
+    columns,  # (p, h + 1, b)                        gradients of poses and activations
+    grad_maps,  # (split, b, column × column, j)
+    positions,
+    per_program,
+    CHILDREN: tl.constexpr,
+    PARENTS: tl.constexpr,
+    ROWS: tl.constexpr,
+    COLUMNS: tl.constexpr,
+    HEIGHT: tl.constexpr,
+    WIDTH: tl.constexpr,
+    GRID_HEIGHT: tl.constexpr,
+    GRID_WIDTH: tl.constexpr,
+    PLACES: tl.constexpr,
+    KERNEL_WIDTH: tl.constexpr,
+    STRIDE: tl.constexpr,
+    SHARED: tl.constexpr,
+    UNIFORM: tl.constexpr,
+    TILE: tl.constexpr,
+    TILE_PARENTS: tl.constexpr,
+):
+    DIMS: tl.constexpr = ROWS * COLUMNS
+    INSIDE: tl.constexpr = CHILDREN * PLACES
+    b = tl.program_id(0) * TILE + tl.arange(0, TILE)
+    j = tl.arange(0, TILE_PARENTS)
+    here = b < INSIDE
+    real = j < PARENTS
+    mask = here[:, None] & real[None, :]
+    place = b // CHILDREN
+    window = packed + (place // KERNEL_WIDTH * WIDTH + place % KERNEL_WIDTH) * ((DIMS + 1) * CHILDREN) + b % CHILDREN
+    row = b % CHILDREN if SHARED else b
+    matrix = load_tiles(maps, row, j, mask, COLUMNS * COLUMNS, PARENTS)
+    dmatrix = zero_tiles(COLUMNS * COLUMNS, TILE, TILE_PARENTS)
+    split = tl.program_id(1)
+    start = split * per_program
+    stop = tl.minimum(start + per_program, positions)
+    parents = (centre + j, grad_first + j, grad_second + j, grad_mass + j, precision + j, shifted + j)
+    children = (log_total + b.to(tl.int64) * positions, grad_activation + b.to(tl.int64) * positions)
+    step = load_position(
+        start,
+        window,
+        parents,
+        children,
+        here,
+        real,
+        CHILDREN,
+        PARENTS,
+        DIMS,
+        HEIGHT,
+        WIDTH,
+        GRID_HEIGHT,
+        GRID_WIDTH,
+        STRIDE,
+        UNIFORM,
+    )
+    for p in range(start, stop):
+        u, a, m, g1, g2, g0, q, c, log_sum, da = step
+        step = load_position(
+            tl.minimum(p + 1, stop - 1),
+            window,
+            parents,
+            children,
+            here,
+            real,
+            CHILDREN,
+            PARENTS,
+            DIMS,
+            HEIGHT,
+            WIDTH,
+            GRID_HEIGHT,
+            GRID_WIDTH,
+            STRIDE,
+            UNIFORM,
+        )
+        d = deviations_by_child(matrix, u, m, ROWS, COLUMNS)
+        slope = ()
+        for h in tl.static_range(DIMS):
+            slope += (g1[h] + g2[h] * d[h],)
+        dweight = add_products(g0, d, slope, DIMS)
+        dd = ()
+        if UNIFORM:
+            weight = (a * (1.0 / PARENTS))[:, None]
+            for h in tl.static_range(DIMS):
+                dd += (weight * (slope[h] + g2[h] * d[h]),)
+            da = tl.sum(dweight, 1) * (1.0 / PARENTS)
+        else:
+            energy = q[0] * (d[0] * d[0])
+            for h in tl.static_range(1, DIMS):
+                energy += q[h] * (d[h] * d[h])
+            weight = tl.exp2(energy * (-0.5 * LOG2E) + (c - log_sum[:, None])) * a[:, None]
+            dl = weight * (dweight - da[:, None])
+            for h in tl.static_range(DIMS):
+                dd += (weight * (slope[h] + g2[h] * d[h]) - dl * q[h] * d[h],)
+        out = columns + tl.cast(p, tl.int64) * ((DIMS + 1) * INSIDE) + b
+        for r in tl.static_range(ROWS):
+            for e in tl.static_range(COLUMNS):
+                du = dd[r * COLUMNS] * matrix[e]
+                for k in tl.static_range(1, COLUMNS):
+                    du += dd[r * COLUMNS + k] * matrix[k * COLUMNS + e]
+                tl.store(out + (r * COLUMNS + e) * INSIDE, tl.sum(du, 1), mask=here)
+        tl.store(out + DIMS * INSIDE, da, mask=here)
+        total = ()
+        for k in tl.static_range(COLUMNS):
+            for e in tl.static_range(COLUMNS):
+                cell = dmatrix[k * COLUMNS + e]
+                for r in tl.static_range(ROWS):
+                    cell += dd[r * COLUMNS + k] * u[r * COLUMNS + e][:, None]
+                total += (cell,)
+        dmatrix = total
+    part = split.to(tl.int64) * (INSIDE * COLUMNS * COLUMNS * PARENTS)
+    store_tiles(grad_maps + part, dmatrix, b, j, mask, COLUMNS * COLUMNS, PARENTS)
+
+
+@triton.jit
+def fold(
+    columns,  # (p, h + 1, b)
+    grad_poses,  # (n, i, h, y, x)
+    grad_activations,  # (n, i, y, x)
+    pixels,
+    CHILDREN: tl.constexpr,
+    DIMS: tl.constexpr,
+    HEIGHT: tl.constexpr,
+    WIDTH: tl.constexpr,
+    GRID_HEIGHT: tl.constexpr,
+    GRID_WIDTH: tl.constexpr,
+    KERNEL_HEIGHT: tl.constexpr,
+    KERNEL_WIDTH: tl.constexpr,
+    STRIDE: tl.constexpr,
+    TILE: tl.constexpr,
+    TILE_CHILDREN: tl.constexpr,
+):
+    """Each child's gradient: the sum of its columns in all windows that hold it, place by place."""
+    INSIDE: tl.constexpr = CHILDREN * KERNEL_HEIGHT * KERNEL_WIDTH
+    PLANE: tl.constexpr = HEIGHT * WIDTH
+    pixel = tl.program_id(0) * TILE + tl.arange(0, TILE)
+    i = tl.program_id(1) * TILE_CHILDREN + tl.arange(0, TILE_CHILDREN)
+    h = tl.program_id(2)
+    image, y, x = pixel // PLANE, pixel // WIDTH % HEIGHT, pixel % WIDTH
+    here = pixel < pixels
+    total = tl.zeros([TILE, TILE_CHILDREN], tl.float32)
+    for ky in range(KERNEL_HEIGHT):
+        top = y - ky
+        row = top // STRIDE
+        for kx in range(KERNEL_WIDTH):
+            left = x - kx
+            column = left // STRIDE
+            seen = here & (top >= 0) & (left >= 0) & (row < GRID_HEIGHT) & (column < GRID_WIDTH)
+            seen &= (row * STRIDE == top) & (column * STRIDE == left)
+            p = ((image * GRID_HEIGHT + row) * GRID_WIDTH + column).to(tl.int64)
+            source = columns + (p * (DIMS + 1) + h) * INSIDE + (ky * KERNEL_WIDTH + kx) * CHILDREN
+            total += tl.load(source[:, None] + i[None, :], mask=seen[:, None] & (i < CHILDREN)[None, :], other=0.0)
+    mask = here[:, None] & (i < CHILDREN)[None, :]
+    within = (pixel % PLANE)[:, None]
+    channel = image[:, None].to(tl.int64) * CHILDREN + i[None, :]
+    if h < DIMS:
+        tl.store(grad_poses + (channel * DIMS + h) * PLANE + within, total, mask=mask)
+    else:
+        tl.store(grad_activations + channel * PLANE + within, total, mask=mask)

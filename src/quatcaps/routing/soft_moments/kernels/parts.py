@@ -1,0 +1,170 @@
+"""Putting together what the splits of a pass have summed, in a fixed order."""
+
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+
+from quatcaps.routing.soft_moments.kernels.tiles import SMALLEST
+
+
+@triton.jit
+def add_moments(
+    parts,  # (split, [p × j, p × h × j, p × h × j])
+    mass,  # (p, j)
+    first,  # (p, h, j)
+    second,  # (p, h, j)
+    splits,
+    small,  # p × j
+    large,  # p × h × j
+    TILE: tl.constexpr,
+):
+    """The sum of partial moments."""
+    e = tl.program_id(0) * TILE + tl.arange(0, TILE)
+    stride = tl.cast(small, tl.int64) + 2 * large
+    total = tl.zeros([TILE], tl.float32)
+    for split in range(splits):
+        total += tl.load(parts + split * stride + e, mask=e < stride, other=0.0)
+    tl.store(mass + e, total, mask=e < small)
+    tl.store(first + (e - small), total, mask=(e >= small) & (e < small + large))
+    tl.store(second + (e - small - large), total, mask=(e >= small + large) & (e < stride))
+
+
+@triton.jit
+def merge_moments(
+    part_mass,  # (split, p)
+    part_centre,  # (split, p, h, j)
+    part_first,  # (split, p, h, j)
+    part_second,  # (split, p, h, j)
+    centre,  # (p, h, j)
+    mass,  # (p, j)
+    first,  # (p, h, j)
+    second,  # (p, h, j)
+    splits,
+    positions,
+    PARENTS: tl.constexpr,
+    DIMS: tl.constexpr,
+    TILE: tl.constexpr,
+):
+    """The sum of partial moments that have centres of their own, about their common mean.
+
+    Moved by δ, S1 gains δ S0 and S2 gains 2 δ S1 + δ² S0.
+    """
+    e = tl.program_id(0) * TILE + tl.arange(0, TILE)
+    entries = tl.cast(positions, tl.int64) * (DIMS * PARENTS)
+    here = e < entries
+    p, j = e // (DIMS * PARENTS), e % PARENTS
+    s0 = tl.zeros([TILE], tl.float32)
+    weighted = tl.zeros([TILE], tl.float32)
+    for split in range(splits):
+        a = tl.load(part_mass + split * positions + p, mask=here, other=0.0)
+        s0 += a
+        weighted += a * tl.load(part_centre + split * entries + e, mask=here, other=0.0)
+    m = weighted / tl.maximum(s0, SMALLEST)
+    s1 = tl.zeros([TILE], tl.float32)
+    s2 = tl.zeros([TILE], tl.float32)
+    for split in range(splits):
+        a = tl.load(part_mass + split * positions + p, mask=here, other=0.0)
+        moved = tl.load(part_centre + split * entries + e, mask=here, other=0.0) - m
+        one = tl.load(part_first + split * entries + e, mask=here, other=0.0)
+        s1 += one + a * moved
+        s2 += tl.load(part_second + split * entries + e, mask=here, other=0.0) + moved * (2 * one + a * moved)
+    tl.store(centre + e, m, mask=here)
+    tl.store(first + e, s1, mask=here)
+    tl.store(second + e, s2, mask=here)
+    tl.store(mass + p * PARENTS + j, s0, mask=here & (e // PARENTS % DIMS == 0))
+
+
+@triton.jit
+def finish_parents(
+    parts,  # (split, [p × j, p × h × j, p × h × j])   Σ dl, Σ dl d, Σ dl d²
+    precision,  # (p, h, j)
+    grad_first,  # (p, h, j)
+    grad_second,  # (p, h, j)
+    mass,  # (p, j)
+    first,  # (p, h, j)
+    grad_centre,  # (p, h, j)
+    grad_precision,  # (p, h, j)
+    grad_logit,  # (p, j)
+    splits,
+    positions,
+    PARENTS: tl.constexpr,
+    DIMS: tl.constexpr,
+    TILE: tl.constexpr,
+):
+    """Gradients of the parents from sums over children.
+
+    dc = Σ dl, dp = −½ Σ dl d², dm = p Σ dl d − g1 S0 − 2 g2 S1: the last two terms because d = v − m moves S1 and S2.
+    """
+    e = tl.program_id(0) * TILE + tl.arange(0, TILE)
+    small = tl.cast(positions, tl.int64) * PARENTS
+    here = e < small * DIMS
+    parent = e // (DIMS * PARENTS) * PARENTS + e % PARENTS
+    leading = here & (e // PARENTS % DIMS == 0)
+    e0 = tl.zeros([TILE], tl.float32)
+    e1 = tl.zeros([TILE], tl.float32)
+    e2 = tl.zeros([TILE], tl.float32)
+    for split in range(splits):
+        part = parts + split * (small * (1 + 2 * DIMS))
+        e0 += tl.load(part + parent, mask=leading, other=0.0)
+        e1 += tl.load(part + small + e, mask=here, other=0.0)
+        e2 += tl.load(part + small * (1 + DIMS) + e, mask=here, other=0.0)
+    q = tl.load(precision + e, mask=here, other=0.0)
+    g1 = tl.load(grad_first + e, mask=here, other=0.0)
+    g2 = tl.load(grad_second + e, mask=here, other=0.0)
+    s0 = tl.load(mass + parent, mask=here, other=0.0)
+    s1 = tl.load(first + e, mask=here, other=0.0)
+    tl.store(grad_centre + e, q * e1 - g1 * s0 - 2 * g2 * s1, mask=here)
+    tl.store(grad_precision + e, -0.5 * e2, mask=here)
+    tl.store(grad_logit + parent, e0, mask=leading)
+
+
+@triton.jit
+def add_maps(
+    parts,  # (split, place, i × column × column × j)
+    grad_maps,  # (place or one, i × column × column × j)
+    splits,
+    PLACES: tl.constexpr,
+    ENTRIES: tl.constexpr,
+    SHARED: tl.constexpr,
+    TILE: tl.constexpr,
+):
+    """The sum of the gradients of maps over splits, and over places where these share maps."""
+    e = tl.program_id(0) * TILE + tl.arange(0, TILE)
+    here = e < (ENTRIES if SHARED else PLACES * ENTRIES)
+    total = tl.zeros([TILE], tl.float32)
+    for split in range(splits):
+        part = parts + tl.cast(split, tl.int64) * (PLACES * ENTRIES) + e
+        if SHARED:
+            for place in range(PLACES):
+                total += tl.load(part + place * ENTRIES, mask=here, other=0.0)
+        else:
+            total += tl.load(part, mask=here, other=0.0)
+    tl.store(grad_maps + e, total, mask=here)
+
+
+@triton.jit
+def pack_children(
+    poses,  # (n, i, h, y, x)
+    activations,  # (n, i, y, x)
+    packed,  # (n, y, x, h + 1, i)
+    pixels,
+    CHILDREN: tl.constexpr,
+    DIMS: tl.constexpr,
+    PLANE: tl.constexpr,
+    TILE: tl.constexpr,
+    TILE_CHILDREN: tl.constexpr,
+):
+    """Children as neighbours in memory, each pose followed by its activation."""
+    pixel = tl.program_id(0) * TILE + tl.arange(0, TILE)
+    i = tl.program_id(1) * TILE_CHILDREN + tl.arange(0, TILE_CHILDREN)
+    h = tl.program_id(2)
+    mask = (pixel < pixels)[:, None] & (i < CHILDREN)[None, :]
+    channel = (pixel // PLANE).to(tl.int64)[:, None] * CHILDREN + i[None, :]
+    within = (pixel % PLANE)[:, None]
+    if h < DIMS:
+        values = tl.load(poses + (channel * DIMS + h) * PLANE + within, mask=mask, other=0.0)
+    else:
+        values = tl.load(activations + channel * PLANE + within, mask=mask, other=0.0)
+    target = packed + (pixel.to(tl.int64)[:, None] * (DIMS + 1) + h) * CHILDREN + i[None, :]
+    tl.store(target, values, mask=mask)

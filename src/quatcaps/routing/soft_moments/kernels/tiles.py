@@ -1,0 +1,248 @@
+"""What the passes share: loading children and parents, and arithmetic on tuples of tiles."""
+
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+
+LOG2E = tl.constexpr(1.4426950408889634)
+SMALLEST = tl.constexpr(1.1754943508222875e-38)
+
+
+@triton.jit
+def tile_of_positions(positions, PARENTS: tl.constexpr, TILE: tl.constexpr, TILE_PARENTS: tl.constexpr):
+    """A program's positions and parents, and which of them there are."""
+    p = tl.program_id(0) * TILE + tl.arange(0, TILE)
+    j = tl.arange(0, TILE_PARENTS)
+    here = p < positions
+    return p, j, here, here[:, None] & (j < PARENTS)[None, :]
+
+
+@triton.jit
+def locate(p, GRID_HEIGHT: tl.constexpr, GRID_WIDTH: tl.constexpr, WIDTH: tl.constexpr, STRIDE: tl.constexpr):
+    """The image of a position, and the pixel in the upper left corner of its window."""
+    within = p % (GRID_HEIGHT * GRID_WIDTH)
+    corner = within // GRID_WIDTH * (STRIDE * WIDTH) + within % GRID_WIDTH * STRIDE
+    return p // (GRID_HEIGHT * GRID_WIDTH), corner
+
+
+@triton.jit
+def load_child(
+    poses,
+    activations,
+    maps,
+    b,
+    j,
+    here,
+    CHILDREN: tl.constexpr,
+    PARENTS: tl.constexpr,
+    DIMS: tl.constexpr,
+    COLUMNS: tl.constexpr,
+    PLANE: tl.constexpr,
+    WIDTH: tl.constexpr,
+    KERNEL_WIDTH: tl.constexpr,
+    SHARED: tl.constexpr,
+):
+    """Pose and activation of child b in the windows of all positions of the tile, and its maps to all parents."""
+    place, i = b // CHILDREN, b % CHILDREN
+    shift = place // KERNEL_WIDTH * WIDTH + place % KERNEL_WIDTH
+    pose = poses + (i * (DIMS * PLANE) + shift)
+    u = ()
+    for h in tl.static_range(DIMS):
+        u += (tl.load(pose + h * PLANE, mask=here, other=0.0),)
+    a = tl.load(activations + (i * PLANE + shift), mask=here, other=0.0)
+    row = maps + (i if SHARED else b) * (COLUMNS * COLUMNS * PARENTS) + j
+    matrix = ()
+    for k in tl.static_range(COLUMNS * COLUMNS):
+        matrix += (tl.load(row + k * PARENTS, mask=j < PARENTS, other=0.0),)
+    return u, a, matrix
+
+
+@triton.jit
+def load_position(
+    p,
+    window,
+    parents,
+    children,
+    here,
+    real,
+    CHILDREN: tl.constexpr,
+    PARENTS: tl.constexpr,
+    DIMS: tl.constexpr,
+    HEIGHT: tl.constexpr,
+    WIDTH: tl.constexpr,
+    GRID_HEIGHT: tl.constexpr,
+    GRID_WIDTH: tl.constexpr,
+    STRIDE: tl.constexpr,
+    UNIFORM: tl.constexpr,
+):
+    """Poses and activations of the tile's children in the window at p, and what its parents are and want."""
+    image, corner = locate(p, GRID_HEIGHT, GRID_WIDTH, WIDTH, STRIDE)
+    seen = window + (tl.cast(image, tl.int64) * (HEIGHT * WIDTH) + corner) * ((DIMS + 1) * CHILDREN)
+    u = ()
+    for h in tl.static_range(DIMS):
+        u += (tl.load(seen + h * CHILDREN, mask=here, other=0.0),)
+    a = tl.load(seen + DIMS * CHILDREN, mask=here, other=0.0)
+    m = load_rows(parents[0] + p * (DIMS * PARENTS), real, DIMS, PARENTS)
+    g1 = load_rows(parents[1] + p * (DIMS * PARENTS), real, DIMS, PARENTS)
+    g2 = load_rows(parents[2] + p * (DIMS * PARENTS), real, DIMS, PARENTS)
+    g0 = tl.load(parents[3] + p * PARENTS, mask=real, other=0.0)[None, :]
+    if UNIFORM:
+        return u, a, m, g1, g2, g0, m, g0, a, a
+    q = load_rows(parents[4] + p * (DIMS * PARENTS), real, DIMS, PARENTS)
+    c = tl.load(parents[5] + p * PARENTS, mask=real, other=float("-inf"))[None, :]
+    log_sum = tl.load(children[0] + p, mask=here, other=0.0)
+    da = tl.load(children[1] + p, mask=here, other=0.0)
+    return u, a, m, g1, g2, g0, q, c, log_sum, da
+
+
+@triton.jit
+def load_logits(logit, p, j, here, mask, PARENTS: tl.constexpr):
+    """c_j less its largest, in units of log 2: a common offset of logits changes nothing, and costs digits. The tile's
+    parents beyond the last get −∞."""
+    c = tl.load(logit + p[:, None] * PARENTS + j[None, :], mask=mask, other=float("-inf"))
+    c = tl.where(here[:, None], c, 0.0)
+    return (c - tl.max(c, 1)[:, None]) * LOG2E
+
+
+@triton.jit
+def load_tiles(source, row, j, mask, COUNT: tl.constexpr, PARENTS: tl.constexpr):
+    """COUNT tiles of (row, COUNT, j)."""
+    place = source + row[:, None] * (COUNT * PARENTS) + j[None, :]
+    tiles = ()
+    for k in tl.static_range(COUNT):
+        tiles += (tl.load(place + k * PARENTS, mask=mask, other=0.0),)
+    return tiles
+
+
+@triton.jit
+def load_rows(source, real, DIMS: tl.constexpr, PARENTS: tl.constexpr):
+    """The parents at one position, as DIMS rows that spread over a tile."""
+    rows = ()
+    for h in tl.static_range(DIMS):
+        rows += (tl.load(source + h * PARENTS, mask=real, other=0.0)[None, :],)
+    return rows
+
+
+@triton.jit
+def store_tiles(target, tiles, row, j, mask, COUNT: tl.constexpr, PARENTS: tl.constexpr):
+    place = target + row[:, None] * (COUNT * PARENTS) + j[None, :]
+    for k in tl.static_range(COUNT):
+        tl.store(place + k * PARENTS, tiles[k], mask=mask)
+
+
+@triton.jit
+def store_sums(sums, zeroth, first, second, p, j, mask, positions, DIMS: tl.constexpr, PARENTS: tl.constexpr):
+    """A split's sums, side by side: one number per parent, then twice one per dimension of it."""
+    small = tl.cast(positions, tl.int64) * PARENTS
+    part = sums + tl.program_id(1) * (small * (1 + 2 * DIMS))
+    tl.store(part + p[:, None] * PARENTS + j[None, :], zeroth, mask=mask)
+    store_tiles(part + small, first, p, j, mask, DIMS, PARENTS)
+    store_tiles(part + small * (1 + DIMS), second, p, j, mask, DIMS, PARENTS)
+
+
+@triton.jit
+def zero_tiles(COUNT: tl.constexpr, TILE: tl.constexpr, TILE_PARENTS: tl.constexpr):
+    tiles = ()
+    for _ in tl.static_range(COUNT):
+        tiles += (tl.zeros([TILE, TILE_PARENTS], tl.float32),)
+    return tiles
+
+
+@triton.jit
+def deviations(matrix, u, m, ROWS: tl.constexpr, COLUMNS: tl.constexpr):
+    """d = A u − m, for one child at many positions: A varies along parents, u along positions."""
+    d = ()
+    for r in tl.static_range(ROWS):
+        for k in tl.static_range(COLUMNS):
+            vote = -m[r * COLUMNS + k]
+            for e in tl.static_range(COLUMNS):
+                vote += matrix[k * COLUMNS + e][None, :] * u[r * COLUMNS + e][:, None]
+            d += (vote,)
+    return d
+
+
+@triton.jit
+def deviations_by_child(matrix, u, m, ROWS: tl.constexpr, COLUMNS: tl.constexpr):
+    """d = A u − m, for many children at one position: A varies along both, u along children, m along parents."""
+    d = ()
+    for r in tl.static_range(ROWS):
+        for k in tl.static_range(COLUMNS):
+            vote = matrix[k * COLUMNS] * u[r * COLUMNS][:, None] - m[r * COLUMNS + k]
+            for e in tl.static_range(1, COLUMNS):
+                vote += matrix[k * COLUMNS + e] * u[r * COLUMNS + e][:, None]
+            d += (vote,)
+    return d
+
+
+@triton.jit
+def softmax(logits):
+    """exp2(logits), up to a factor that keeps them finite; their sum over parents; and the logarithm of the sum."""
+    largest = tl.max(logits, 1)
+    powers = tl.exp2(logits - largest[:, None])
+    total = tl.sum(powers, 1)
+    return powers, total, largest + tl.log2(total)
+
+
+@triton.jit
+def multiply(left, right, COUNT: tl.constexpr):
+    tiles = ()
+    for k in tl.static_range(COUNT):
+        tiles += (left[k] * right[k],)
+    return tiles
+
+
+@triton.jit
+def add_products(start, left, right, COUNT: tl.constexpr):
+    """start + Σ_h left_h right_h."""
+    total = start
+    for k in tl.static_range(COUNT):
+        total += left[k] * right[k]
+    return total
+
+
+@triton.jit
+def accumulate(sums, weight, tiles, COUNT: tl.constexpr):
+    """sums + weight · tiles, tile by tile."""
+    total = ()
+    for k in tl.static_range(COUNT):
+        total += (sums[k] + weight * tiles[k],)
+    return total
+
+
+@triton.jit
+def add_votes(sums, matrix, u, ROWS: tl.constexpr, COLUMNS: tl.constexpr):
+    """sums + A u, for one child at many positions."""
+    total = ()
+    for r in tl.static_range(ROWS):
+        for k in tl.static_range(COLUMNS):
+            vote = sums[r * COLUMNS + k]
+            for e in tl.static_range(COLUMNS):
+                vote += matrix[k * COLUMNS + e][None, :] * u[r * COLUMNS + e][:, None]
+            total += (vote,)
+    return total
+
+
+@triton.jit
+def add_tiles(left, right, COUNT: tl.constexpr):
+    tiles = ()
+    for k in tl.static_range(COUNT):
+        tiles += (left[k] + right[k],)
+    return tiles
+
+
+@triton.jit
+def add_each_product(sums, left, right, COUNT: tl.constexpr):
+    """sums + left · right, tile by tile."""
+    total = ()
+    for k in tl.static_range(COUNT):
+        total += (sums[k] + left[k] * right[k],)
+    return total
+
+
+@triton.jit
+def scale_tiles(tiles, factor, COUNT: tl.constexpr):
+    scaled = ()
+    for k in tl.static_range(COUNT):
+        scaled += (tiles[k] * factor,)
+    return scaled

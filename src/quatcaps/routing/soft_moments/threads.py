@@ -1,0 +1,60 @@
+"""Work on ranges of children, one thread per core.
+
+The operations of one block are too short for PyTorch's own threads: starting and ending a parallel region costs as
+much as the work, and small matrix products run on one core only. So each thread takes a range of children and
+computes alone; PyTorch releases the interpreter lock while it does.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+import torch
+
+WORTH_A_THREAD = 65536
+"""Numbers per thread below which waking it takes longer than the work."""
+
+
+def shares(count: int, numbers: int) -> list[slice]:
+    """Splits `count` children, `numbers` in all, into one range per thread that is worth waking."""
+    threads = max(1, min(torch.get_num_threads(), count, numbers // WORTH_A_THREAD))
+    return [slice(count * k // threads, count * (k + 1) // threads) for k in range(threads)]
+
+
+def in_threads(work: Callable[[int, slice], None], ranges: list[slice]) -> None:
+    """Calls work(k, ranges[k]) for all k, each in a thread; results go into tensors made before.
+
+    Inference mode, because a block's operations are so short that recording versions would show.
+    """
+
+    def run(k: int) -> None:
+        with torch.inference_mode():
+            work(k, ranges[k])
+
+    if len(ranges) == 1:
+        run(0)
+    else:
+        for _ in pool(torch.get_num_threads()).map(run, range(len(ranges))):
+            pass
+
+
+@functools.cache
+def pool(count: int) -> ThreadPoolExecutor:
+    """That many threads, in each of which PyTorch's operations stay on one core.
+
+    `set_num_threads` holds for the thread that calls it and for threads started later; the last line undoes the latter.
+    """
+    executor = ThreadPoolExecutor(count, "quatcaps", torch.set_num_threads, (1,))
+    all_started = threading.Barrier(count)
+    for _ in executor.map(lambda _: all_started.wait(), range(count)):
+        pass
+    torch.set_num_threads(count)
+    return executor
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=pool.cache_clear)  # a forked process has none of its parent's threads
