@@ -90,7 +90,7 @@ def backward(
     grad_mass, grad_first, grad_second = torch.empty_like(s0), torch.empty_like(s1), torch.empty_like(s2)
     positions, tiling = cut(s0, s1)
     programs = math.ceil(positions / tiling["TILE"])
-    grad_beta_u, grad_beta_a = (s0.new_empty(programs, s0.shape[-1]) for _ in range(2))
+    grad_betas = s0.new_empty(programs, 2, s0.shape[-1])
     em.m_step_backward[(programs,)](
         *grads,
         s0,
@@ -101,8 +101,7 @@ def backward(
         grad_mass,
         grad_first,
         grad_second,
-        grad_beta_u,
-        grad_beta_a,
+        grad_betas,
         positions,
         inverse_temperature,
         variance_floor,
@@ -114,8 +113,7 @@ def backward(
         HAS_ACTIVATION=grad_activation is not None,
         **tiling,
     )
-    moments = (parents_first(values) for values in (grad_mass, grad_first, grad_second))
-    return *moments, grad_beta_u.sum(0), grad_beta_a.sum(0)
+    return *(parents_first(values) for values in (grad_mass, grad_first, grad_second)), grad_betas.sum(0)
 
 
 def cut(by_parent: Tensor, by_dim: Tensor) -> tuple[int, dict[str, int]]:
@@ -141,7 +139,7 @@ em_step_backward = torch.library.custom_op(
     mutates_args=(),
     schema="(Tensor? grad_mean, Tensor? grad_precision, Tensor? grad_logit, Tensor? grad_activation, Tensor mass, "
     f"Tensor first, Tensor second, Tensor beta_u, Tensor beta_a, {SETTINGS}) "
-    "-> (Tensor, Tensor, Tensor, Tensor, Tensor)",
+    "-> (Tensor, Tensor, Tensor, Tensor)",
 )
 
 
@@ -152,8 +150,8 @@ def _(centre: Tensor, *rest: Any) -> tuple[Tensor, ...]:
 
 @em_step_backward.register_fake
 def _(mean: Any, precision: Any, logit: Any, activation: Any, mass: Tensor, first: Tensor, *rest: Any) -> Any:
-    betas = (beta.new_empty(beta.shape) for beta in rest[1:3])
-    return empty_parents(first, 1), empty_parents(first), empty_parents(first), *betas
+    betas = rest[1].new_empty(2, *rest[1].shape)
+    return empty_parents(first, 1), empty_parents(first), empty_parents(first), betas
 
 
 def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
@@ -165,7 +163,8 @@ def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...])
 def differentiate(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, ...]:
     settings = (ctx.inverse_temperature, ctx.variance_floor, ctx.normalized)
     # The mean is the centre plus S1/S0: what reaches it reaches the centre.
-    return grads[0], *em_step_backward(*grads, *ctx.saved_tensors, *settings), None, None, None
+    *moments, betas = em_step_backward(*grads, *ctx.saved_tensors, *settings)
+    return grads[0], *moments, betas[0], betas[1], None, None, None
 
 
 em_step.register_autograd(differentiate, setup_context=setup_context)

@@ -74,8 +74,7 @@ def m_step_backward(
     grad_mass,  # (p, j)
     grad_first,  # (p, h, j)
     grad_second,  # (p, h, j)
-    grad_beta_u,  # (program, j)
-    grad_beta_a,  # (program, j)
+    grad_betas,  # (program, [β_u, β_a], j)
     positions,
     inverse_temperature,
     variance_floor,
@@ -116,10 +115,11 @@ def m_step_backward(
         # Of logits = L / ‖L‖, along the parents; where L = 0, the gradient passes through.
         dl -= tl.where(size > 0, logits * tl.sum(logits * dl, 1)[:, None], 0.0)
         dl = dl / norm / tl.where(size > 0, size, 1.0)
-    dcost = tl.where(mask, -inverse_temperature * dl, 0.0)
+    dcost = tl.where(mask, -inverse_temperature * dl, 0.0)  # of β_a, −dcost: both stand in λ (β_a − cost)
     u = tl.load(beta_u + j, mask=j < PARENTS, other=0.0)
-    tl.store(grad_beta_a + tl.program_id(0) * PARENTS + j, -tl.sum(dcost, 0), mask=j < PARENTS)
-    tl.store(grad_beta_u + tl.program_id(0) * PARENTS + j, DIMS * tl.sum(dcost * s0, 0), mask=j < PARENTS)
+    betas = grad_betas + tl.program_id(0) * (2 * PARENTS) + j
+    tl.store(betas, DIMS * tl.sum(dcost * s0, 0), mask=j < PARENTS)
+    tl.store(betas + PARENTS, -tl.sum(dcost, 0), mask=j < PARENTS)
     dlog_variance = 0.5 * (dcost * s0 - dlog)
     dbound = tl.zeros([TILE, TILE_PARENTS], tl.float32)
     by_first = ()

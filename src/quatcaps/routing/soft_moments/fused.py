@@ -23,8 +23,9 @@ from quatcaps.routing.soft_moments.operators import (
 from quatcaps.routing.window import Window
 
 MOST_PARENTS, MOST_DIMS, MOST_COLUMNS = 1024, 16, 4
-WARPS_WANTED = 8192
-"""Warps, running and waiting, that keep a large GPU busy to the end of a launch."""
+WARPS_BY_POSITION, WARPS_BY_CHILD = 4608, 12288
+"""Warps, running and waiting, that keep a large GPU busy to the end of a launch; more splits than that cost more to
+add up than they gain."""
 
 
 def refuses(poses: Tensor, maps: Tensor, competition: str) -> str | None:
@@ -123,17 +124,36 @@ class Plan:
         return {"TILE": self.tile, "TILE_PARENTS": self.tile_parents, "num_warps": self.warps}
 
 
-def plan(rows: int, steps: int, parents: int, dims: int, per_thread: int, least_steps: int) -> Plan:
-    """Cuts `rows` × `parents` into tiles of `per_thread` entries a thread, and `steps` into equal walks of at least
-    `least_steps`."""
-    tile_parents = max(4, power_of_two(parents))
+def plan(rows: int, steps: int, shapes: Shapes, *, per_thread: int, least_steps: int, warps_wanted: int) -> Plan:
+    """Cuts `rows` × parents into tiles of `per_thread` entries a thread, and `steps` into equal walks of at least
+    `least_steps`, so many that there are `warps_wanted` in all."""
+    tile_parents = max(4, power_of_two(shapes.parents))
     warps = min(16, max(1, tile_parents // 16))
-    per_thread = per_thread if dims <= 4 else 1
+    per_thread = per_thread if shapes.dims <= 4 else 1
     tile = max(1, min(per_thread * 32 * warps // tile_parents, power_of_two(rows)))
     tiles = math.ceil(rows / tile)
-    splits = max(1, min(math.ceil(WARPS_WANTED / (tiles * warps)), steps // least_steps))
+    splits = max(1, min(math.ceil(warps_wanted / (tiles * warps)), steps // least_steps))
     per_program = math.ceil(steps / splits)
     return Plan(tile, tile_parents, warps, tiles, math.ceil(steps / per_program), per_program)
+
+
+def by_position(shapes: Shapes, *, per_thread: int, least_steps: int) -> Plan:
+    """For the passes whose tiles are positions and whose steps are children."""
+    return plan(
+        shapes.positions,
+        shapes.inside,
+        shapes,
+        per_thread=per_thread,
+        least_steps=least_steps,
+        warps_wanted=WARPS_BY_POSITION,
+    )
+
+
+def by_child(shapes: Shapes) -> Plan:
+    """For the pass whose tiles are children and whose steps are positions."""
+    return plan(
+        shapes.inside, shapes.positions, shapes, per_thread=8, least_steps=16, warps_wanted=WARPS_BY_CHILD
+    )
 
 
 def power_of_two(count: int) -> int:
@@ -153,7 +173,7 @@ def forward(
     from quatcaps.routing.soft_moments.kernels import forward, parts
 
     shapes = Shapes.of(poses, maps, window)
-    cut = plan(shapes.positions, shapes.inside, shapes.parents, shapes.dims, per_thread=8, least_steps=8)
+    cut = by_position(shapes, per_thread=8, least_steps=8)
     sums = empty_sums(poses, shapes, cut.splits)
     forward.sum_moments[cut.launch](
         poses.contiguous(),
@@ -193,7 +213,7 @@ def backward(
     from quatcaps.routing.soft_moments.kernels import backward, parts
 
     shapes = Shapes.of(poses, maps, window)
-    cut = plan(shapes.positions, shapes.inside, shapes.parents, shapes.dims, per_thread=4, least_steps=8)
+    cut = by_position(shapes, per_thread=4, least_steps=8)
     poses, activations, matrices = poses.contiguous(), activations.contiguous(), by_parent(maps)
     m, p, c = positions_first(centre), positions_first(precision), positions_first(logit)
     grads = tuple(positions_first(grad) for grad in (grad_mass, grad_first, grad_second))
@@ -245,7 +265,7 @@ def uniform_forward(poses: Tensor, activations: Tensor, maps: Tensor, window: Wi
     from quatcaps.routing.soft_moments.kernels import forward, parts
 
     shapes = Shapes.of(poses, maps, window)
-    cut = plan(shapes.positions, shapes.inside, shapes.parents, shapes.dims, per_thread=8, least_steps=32)
+    cut = by_position(shapes, per_thread=8, least_steps=32)
     part_mass = poses.new_empty(cut.splits, shapes.positions)
     part = [poses.new_empty(cut.splits, *shapes.parent_shape(shapes.dims)) for _ in range(3)]
     forward.sum_uniform[cut.launch](
@@ -307,7 +327,7 @@ def backward_by_child(
     logits, the logarithms of the softmax and the gradients of activations; without it assignments are uniform."""
     from quatcaps.routing.soft_moments.kernels import backward, parts
 
-    cut = plan(shapes.inside, shapes.positions, shapes.parents, shapes.dims, per_thread=8, least_steps=16)
+    cut = by_child(shapes)
     pixels, columns = shapes.images * shapes.height * shapes.width, shapes.dims + 1
     tile, tile_children = 16, min(32, power_of_two(shapes.children))
     grid = (math.ceil(pixels / tile), math.ceil(shapes.children / tile_children), columns)
@@ -341,15 +361,9 @@ def backward_by_child(
         **cut.options(),
     )
     grad_maps = torch.empty_like(matrices)
-    block = 256
+    block = 64
     parts.add_maps[(math.ceil(grad_maps.numel() / block),)](
-        sums,
-        grad_maps,
-        cut.splits,
-        PLACES=shapes.window.places,
-        ENTRIES=grad_maps[0].numel(),
-        SHARED=shapes.window.shared,
-        TILE=block,
+        sums, grad_maps, sums.numel() // grad_maps.numel(), grad_maps.numel(), TILE=block, TILE_ROWS=16, num_warps=4
     )
     grad_poses, grad_activations = torch.empty_like(poses), torch.empty_like(activations)
     backward.fold[grid](

@@ -46,8 +46,9 @@ class LeanVotes:
     def __call__(self, parents: Parents | None) -> Moments:
         children = (self.poses, self.activations, self.maps)
         if parents is None:
-            m, *moments = uniform_moments(*children)
-            return Moments(self.put_back(m), *(self.put_back(x) for x in moments))
+            centre, mass, first, second = uniform_moments(*children)
+            mass = mass.expand(self.maps.shape[2], -1)
+            return Moments(*(self.put_back(x) for x in (centre, mass, first, second)))
         needs = torch.is_grad_enabled() and any(t.requires_grad for t in (*children, *parents))
         moments = lean_moments(*children, *(self.lay_out(x) for x in parents), needs)
         return Moments(parents.centre, *(self.put_back(x) for x in moments[:3]))
@@ -203,11 +204,15 @@ def _(g0, g1, g2, u, a, A, m, p, r):
 def keep_(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
     u, a, A, m, p, _, _ = inputs
     ctx.mark_non_differentiable(output[3])
+    ctx.set_materialize_grads(False)
     ctx.save_for_backward(u, a, A, m, p, output[3])
 
 
 def differentiate(ctx: Any, *grads: Tensor):
-    return *lean_moments_backward(*(g.contiguous() for g in grads[:3]), *ctx.saved_tensors), None
+    m = ctx.saved_tensors[3]
+    shapes = (m.shape[1:], m.shape, m.shape)
+    full = (m.new_zeros(shape) if g is None else g.contiguous() for g, shape in zip(grads, shapes))
+    return *lean_moments_backward(*full, *ctx.saved_tensors), None
 
 
 lean_moments.register_autograd(differentiate, setup_context=keep_)

@@ -48,8 +48,14 @@ def pool(count: int) -> ThreadPoolExecutor:
 
     `set_num_threads` holds for the thread that calls it and for threads started later; the last line undoes the latter.
     """
-    executor = ThreadPoolExecutor(count, "quatcaps", torch.set_num_threads, (1,))
     all_started = threading.Barrier(count)
+
+    def stay_on_one_core() -> None:
+        torch.set_num_threads(1)
+        torch.get_num_threads()  # a thread's first look at the number would otherwise reset it to the process's
+        all_started.wait()
+
+    executor = ThreadPoolExecutor(count, "quatcaps", stay_on_one_core)
     for _ in executor.map(lambda _: all_started.wait(), range(count)):
         pass
     torch.set_num_threads(count)

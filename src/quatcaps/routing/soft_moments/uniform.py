@@ -15,7 +15,7 @@ Letters of shapes: B children in a window, P points (images × positions), J par
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from jaxtyping import Float
@@ -25,45 +25,34 @@ from quatcaps.routing.soft_moments.threads import in_threads, shares
 
 CANCELS = 30.0
 """Largest m²/σ² for float32: it costs five of its bits, and leaves the variance right to about 2e-6."""
-BLOCK = 2**17
-"""Numbers in a block of features: more leave the cache, fewer do not repay the call."""
-
-
-def uniform_moments(
-    poses: Float[Tensor, "B D P"], activations: Float[Tensor, "B 1 P"], maps: Float[Tensor, "B C J C"]
-) -> tuple[Float[Tensor, "D J P"], Float[Tensor, "J P"], Float[Tensor, "D J P"], Float[Tensor, "D J P"]]:
-    """m, S0, S1, S2: the mean and the moments about it when every parent at a point gets the same share of a child."""
-    parents, columns = maps.shape[2:]
-    one, other = zip(*pairs(columns), strict=True)
-    precise = maps.double().movedim(0, 2)  # (C, J, B, C)
-    filters = (precise / parents).flatten(2).flatten(0, 1)
-    squares = precise[..., one] * precise[..., other]
-    squares = torch.cat([squares[..., q, None] * ((2 - (c == d)) / parents) for q, (c, d) in enumerate(pairs(columns))], -1)
-    mean, mass, first, second = lean_uniform(poses, activations, filters, squares.flatten(2).flatten(0, 1))
-    return mean, mass.expand(parents, -1), first, second
-
-
-def pairs(columns: int) -> list[tuple[int, int]]:
-    """All c ≤ d."""
-    return [(c, d) for c in range(columns) for d in range(c, columns)]
+import os
+BLOCK = int(os.environ.get('UNI',2**17))
+"""Numbers in a block of poses: fewer do not repay the call, more leave the cache."""
 
 
 @torch.library.custom_op("quatcaps::lean_uniform", mutates_args=())
-def lean_uniform(
-    poses: Tensor, activations: Tensor, filters: Tensor, squares: Tensor
+def uniform_moments(
+    poses: Tensor, activations: Tensor, maps: Tensor
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    columns = filters.shape[1] // len(poses)
-    parents = len(filters) // columns
-    mass = activations.double().sum(0) / parents
+    """poses (B, D, P), activations (B, 1, P), maps (B, C, J, C) → m (D, J, P), S0 (1, P), S1 and S2 (D, J, P):
+    the mean and the moments about it when every parent at a point gets the same share of a child."""
+    mass = activations.sum(0, dtype=torch.float64) / maps.shape[2]
     for dtype in dict.fromkeys((poses.dtype, torch.float64)):
-        first, second = sums_about_zero(poses, activations, filters.to(dtype), squares.to(dtype))
         weight = mass.to(dtype)
+        first, second = sums_about_zero(poses, activations, filters(maps, dtype))
         mean = (first / weight.clamp(min=torch.finfo(dtype).tiny)).to(poses.dtype)
-        about_mean = second - mean * (2 * first - mean * weight)
-        if not cancels(mean, weight, about_mean):
+        second = second - mean * (2 * first - mean * weight)
+        if not cancels(mean, weight, second):
             break
-    mass, first, second = (moment.to(poses.dtype) for moment in (mass, first - mean * weight, about_mean))
+    mass, first, second = (moment.to(poses.dtype) for moment in (mass, first - mean * weight, second))
     return mean, mass, first, second
+
+
+@uniform_moments.register_fake
+def _(poses: Tensor, activations: Tensor, maps: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    _, dims, points = poses.shape
+    mean, first, second = (poses.new_empty(dims, maps.shape[2], points) for _ in range(3))
+    return mean, poses.new_empty(1, points), first, second
 
 
 def cancels(mean: Tensor, mass: Tensor, second: Tensor) -> bool:
@@ -71,115 +60,148 @@ def cancels(mean: Tensor, mass: Tensor, second: Tensor) -> bool:
     return bool((mean.square() * mass > CANCELS * second).any())
 
 
-@lean_uniform.register_fake
-def _(poses: Tensor, activations: Tensor, filters: Tensor, squares: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    parents = filters.shape[0] * len(poses) // filters.shape[1]
-    mean, first, second = (poses.new_empty(poses.shape[1], parents, poses.shape[2]) for _ in range(3))
-    return mean, poses.new_empty(1, poses.shape[2]), first, second
+def pairs(columns: int) -> list[tuple[int, int, float]]:
+    """All c ≤ d, and how often a product of columns c and d counts."""
+    return [(c, d, 1.0 if c == d else 2.0) for c in range(columns) for d in range(c, columns)]
 
 
-def sums_about_zero(poses: Tensor, activations: Tensor, filters: Tensor, squares: Tensor) -> tuple[Tensor, Tensor]:
-    """T1 and T2, each (D, J, P), in the precision of the filters."""
+class Filters(NamedTuple):
+    single: Float[Tensor, "CJ B C"]  # F
+    double: Float[Tensor, "CJ B Q"]  # FF
+
+
+def filters(maps: Float[Tensor, "B C J C"], dtype: torch.dtype) -> Filters:
+    """F and FF, children and columns last."""
+    columns, parents = maps.shape[-1], maps.shape[2]
+    single = maps.to(dtype).movedim(0, 2).flatten(0, 1).contiguous()
+    one = single.unbind(-1)
+    double = torch.stack([one[c] * one[d] * (times / parents) for c, d, times in pairs(columns)], -1)
+    return Filters(single / parents, double)
+
+
+def sums_about_zero(
+    poses: Tensor, activations: Tensor, weights: Filters
+) -> tuple[Float[Tensor, "D J P"], Float[Tensor, "D J P"]]:
+    """T1 and T2, in the precision of the filters."""
     children, dims, points = poses.shape
-    columns, products = filters.shape[1] // children, squares.shape[1] // children
-    ranges = shares(children, poses.numel() * products)
-    totals = filters.new_zeros(2, len(ranges), len(filters), dims // columns * points)
+    columns, rows = weights.single.shape[-1], dims // weights.single.shape[-1]
+    ranges = shares(children, poses.numel() * columns)
+    totals = weights.single.new_zeros(2, len(ranges), len(weights.single), rows * points)
 
     def work(k: int, share: slice) -> None:
-        for block in blocks(share, poses):
-            f, ff, _ = features(poses[block], activations[block], columns, filters.dtype)
-            totals[0, k].addmm_(filters[:, block.start * columns : block.stop * columns], f)
-            totals[1, k].addmm_(squares[:, block.start * products : block.stop * products], ff)
+        features = Features(share, poses, columns, weights.single.dtype)
+        for block in features.blocks:
+            _, f, ff = features(poses[block], activations[block])
+            totals[0, k].addmm_(weights.single[:, block].flatten(1), f)
+            totals[1, k].addmm_(weights.double[:, block].flatten(1), ff)
 
     in_threads(work, ranges)
-    first, second = totals.sum(1).view(2, columns, -1, dims // columns, points).movedim(3, 1).flatten(1, 2)
+    first, second = totals.sum(1).view(2, columns, -1, rows, points).movedim(3, 1).flatten(1, 2)
     return first, second
 
 
-def blocks(share: slice, poses: Tensor) -> list[slice]:
-    """The children of a share, some at a time."""
-    size = max(1, BLOCK // poses[0].numel())
-    return [slice(start, min(start + size, share.stop)) for start in range(share.start, share.stop, size)]
+class Features:
+    """f = a u and ff = a u_c u_d of some children at a time, in memory that is used again."""
 
+    def __init__(self, share: slice, poses: Tensor, columns: int, dtype: torch.dtype) -> None:
+        dims, points = poses.shape[1:]
+        size = min(max(1, BLOCK // (dims * points)), share.stop - share.start)
+        self.blocks = [slice(i, min(i + size, share.stop)) for i in range(share.start, share.stop, size)]
+        self.pairs = pairs(columns)
+        shape = (dims // columns, points)
+        self.u, self.f = (poses.new_empty(size, columns, *shape, dtype=dtype) for _ in range(2))
+        self.ff = poses.new_empty(size, len(self.pairs), *shape, dtype=dtype)
 
-def features(
-    poses: Tensor, activations: Tensor, columns: int, dtype: torch.dtype
-) -> tuple[Float[Tensor, "bC RP"], Float[Tensor, "bQ RP"], Float[Tensor, "b C R P"]]:
-    """f = a u, ff = a u_c u_d, and u itself with its columns first."""
-    u = poses.unflatten(1, (-1, columns)).transpose(1, 2).to(dtype)
-    f = activations[:, None] * u
-    ff = torch.stack([f[:, c] * u[:, d] for c, d in pairs(columns)], 1)
-    return f.flatten(0, 1).flatten(1), ff.flatten(0, 1).flatten(1), u
+    def __call__(
+        self, poses: Tensor, activations: Tensor
+    ) -> tuple[Float[Tensor, "b C R P"], Float[Tensor, "bC RP"], Float[Tensor, "bQ RP"]]:
+        """u with its columns first, f, ff."""
+        u, f, ff = (buffer[: len(poses)] for buffer in (self.u, self.f, self.ff))
+        u.copy_(poses.view(len(u), -1, u.shape[1], u.shape[3]).transpose(1, 2))
+        torch.mul(u, activations[:, None], out=f)
+        for q, (c, d, _) in enumerate(self.pairs):
+            torch.mul(f[:, c], u[:, d], out=ff[:, q])
+        return u, f.flatten(0, 1).flatten(1), ff.flatten(0, 1).flatten(1)
 
 
 @torch.library.custom_op("quatcaps::lean_uniform_backward", mutates_args=())
-def lean_uniform_backward(
+def uniform_backward(
     grad_mass: Tensor,
     grad_first: Tensor,
     grad_second: Tensor,
     poses: Tensor,
     activations: Tensor,
-    filters: Tensor,
-    squares: Tensor,
+    maps: Tensor,
     mean: Tensor,
     mass: Tensor,
     second: Tensor,
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """With G0, G1, G2 the gradients of S0, T1, T2:
+) -> tuple[Tensor, Tensor, Tensor]:
+    """From the gradients of S0, S1, S2 follow those of Σ_i a_i/J, T1 and T2: G0, G1, G2. Then
 
         df = Fᵀ G1      dff = FFᵀ G2      dF = G1 fᵀ      dFF = G2 ffᵀ
-        du_c = a (df_c + Σ_d dff_cd u_d [twice for d = c])      da = u·df + Σ_c≤d dff_cd u_c u_d + G0/J
+        du_c = a (df_c + Σ_d≠c dff_cd u_d + 2 dff_cc u_c)        da = Σ_c df_c u_c + Σ_c≤d dff_cd u_c u_d + G0/J
     """
-    children, dims, points = poses.shape
-    columns, products = filters.shape[1] // children, squares.shape[1] // children
-    parents = len(filters) // columns
     dtype = torch.float64 if cancels(mean, mass, second) else poses.dtype
-    precise = [grad.to(dtype) for grad in (grad_first, grad_second)]
-    first = precise[0] - 2 * mean * precise[1]
-    from_mass = (grad_mass.to(dtype) + ((mean * precise[1] - precise[0]) * mean).sum((0, 1))) / parents
-    first, second = (
-        grad.unflatten(0, (-1, columns)).movedim(0, 2).reshape(len(filters), -1) for grad in (first, precise[1])
-    )
-    f32, ff32 = filters.to(dtype), squares.to(dtype)
+    columns, parents = maps.shape[-1], maps.shape[2]
+    weights = filters(maps, dtype)
+    g0, g1, g2 = (grad.to(dtype) for grad in (grad_mass, grad_first, grad_second))
+    from_mass = (g0 + ((mean * g2 - g1) * mean).sum((0, 1))) / parents
+    first, twice = (by_filter(grad, columns) for grad in (g1 - 2 * mean * g2, g2))
     grad_poses, grad_activations = torch.empty_like(poses), torch.empty_like(activations)
-    grad_filters, grad_squares = torch.empty_like(filters), torch.empty_like(squares)
+    grads = Filters(*(torch.empty_like(weight) for weight in weights))
 
     def work(k: int, share: slice) -> None:
-        for block in blocks(share, poses):
-            one = slice(block.start * columns, block.stop * columns)
-            two = slice(block.start * products, block.stop * products)
-            f, ff, u = features(poses[block], activations[block], columns, dtype)
-            grad_filters[:, one] = first @ f.T
-            grad_squares[:, two] = second @ ff.T
-            df = (f32[:, one].T @ first).view_as(u)
-            dff = (ff32[:, two].T @ second).view(len(u), products, *u.shape[2:])
-            du = df.clone()
-            for q, (c, d) in enumerate(pairs(columns)):
+        features = Features(share, poses, columns, dtype)
+        df_all, dff_all, du_all = (torch.empty_like(like) for like in (features.f, features.ff, features.u))
+        for block in features.blocks:
+            u, f, ff = features(poses[block], activations[block])
+            df, dff, du = (buffer[: len(u)] for buffer in (df_all, dff_all, du_all))
+            torch.mm(weights.single[:, block].flatten(1).T, first, out=df.view_as(f))
+            torch.mm(weights.double[:, block].flatten(1).T, twice, out=dff.view_as(ff))
+            grads.single[:, block] = (first @ f.T).view(-1, len(u), columns)
+            grads.double[:, block] = (twice @ ff.T).view(-1, *dff.shape[:2])
+            du.copy_(df)
+            for q, (c, d, _) in enumerate(features.pairs):
                 du[:, c].addcmul_(dff[:, q], u[:, d])
                 du[:, d].addcmul_(dff[:, q], u[:, c])
-            # u·du counts the products twice, u·df not at all
-            grad_activations[block] = (0.5 * (df + du) * u).sum((1, 2))[:, None] + from_mass
-            du *= activations[block, None]
-            grad_poses[block] = du.transpose(1, 2).flatten(1, 2)
+            # u·df counts what is linear in u, u·du also counts the products, twice
+            grad_activations[block] = df.add_(du).mul_(u).sum((1, 2))[:, None].mul_(0.5).add_(from_mass)
+            grad_poses[block] = du.mul_(activations[block, None]).transpose(1, 2).flatten(1, 2)
 
-    in_threads(work, shares(children, poses.numel() * products))
-    return grad_poses, grad_activations, grad_filters, grad_squares
+    in_threads(work, shares(len(poses), poses.numel() * columns))
+    return grad_poses, grad_activations, grad_of_maps(grads, maps)
 
 
-@lean_uniform_backward.register_fake
+def by_filter(grad: Float[Tensor, "D J P"], columns: int) -> Float[Tensor, "CJ RP"]:
+    """The layout of T1 and T2 as products of matrices."""
+    return grad.unflatten(0, (-1, columns)).movedim(0, 2).flatten(2).flatten(0, 1)
+
+
+def grad_of_maps(grads: Filters, maps: Float[Tensor, "B C J C"]) -> Float[Tensor, "B C J C"]:
+    """dA from dF and dFF."""
+    columns, parents = maps.shape[-1], maps.shape[2]
+    one = maps.movedim(0, 2).flatten(0, 1).unbind(-1)
+    total = grads.single / parents
+    for q, (c, d, times) in enumerate(pairs(columns)):
+        scaled = grads.double[..., q] * (times / parents)
+        total[..., c] += scaled * one[d]
+        total[..., d] += scaled * one[c]
+    return total.view(columns, parents, -1, columns).movedim(2, 0).to(maps.dtype).contiguous()
+
+
+@uniform_backward.register_fake
 def _(
     grad_mass: Tensor,
     grad_first: Tensor,
     grad_second: Tensor,
     poses: Tensor,
     activations: Tensor,
-    filters: Tensor,
-    squares: Tensor,
+    maps: Tensor,
     mean: Tensor,
     mass: Tensor,
     second: Tensor,
-) -> tuple[Tensor, ...]:
-    return tuple(torch.empty_like(given) for given in (poses, activations, filters, squares))
+) -> tuple[Tensor, Tensor, Tensor]:
+    return torch.empty_like(poses), torch.empty_like(activations), torch.empty_like(maps)
 
 
 def keep(ctx: Any, inputs: tuple[Tensor, ...], output: tuple[Tensor, ...]) -> None:
@@ -189,7 +211,7 @@ def keep(ctx: Any, inputs: tuple[Tensor, ...], output: tuple[Tensor, ...]) -> No
 
 
 def differentiate(ctx: Any, _: Tensor, *grads: Tensor) -> tuple[Tensor, ...]:
-    return lean_uniform_backward(*(grad.contiguous() for grad in grads), *ctx.saved_tensors)
+    return uniform_backward(*(grad.contiguous() for grad in grads), *ctx.saved_tensors)
 
 
-lean_uniform.register_autograd(differentiate, setup_context=keep)
+uniform_moments.register_autograd(differentiate, setup_context=keep)

@@ -121,26 +121,21 @@ def finish_parents(
 
 @triton.jit
 def add_maps(
-    parts,  # (split, place, i × column × column × j)
-    grad_maps,  # (place or one, i × column × column × j)
-    splits,
-    PLACES: tl.constexpr,
-    ENTRIES: tl.constexpr,
-    SHARED: tl.constexpr,
+    parts,  # (split × place, i × column × column × j), or (split, place × i × column × column × j)
+    grad_maps,  # one row of it
+    rows,
+    entries,
     TILE: tl.constexpr,
+    TILE_ROWS: tl.constexpr,
 ):
     """The sum of the gradients of maps over splits, and over places where these share maps."""
     e = tl.program_id(0) * TILE + tl.arange(0, TILE)
-    here = e < (ENTRIES if SHARED else PLACES * ENTRIES)
-    total = tl.zeros([TILE], tl.float32)
-    for split in range(splits):
-        part = parts + tl.cast(split, tl.int64) * (PLACES * ENTRIES) + e
-        if SHARED:
-            for place in range(PLACES):
-                total += tl.load(part + place * ENTRIES, mask=here, other=0.0)
-        else:
-            total += tl.load(part, mask=here, other=0.0)
-    tl.store(grad_maps + e, total, mask=here)
+    row = tl.arange(0, TILE_ROWS)
+    total = tl.zeros([TILE_ROWS, TILE], tl.float32)
+    for start in range(0, rows, TILE_ROWS):
+        place = (start + row).to(tl.int64)[:, None] * entries + e[None, :]
+        total += tl.load(parts + place, mask=(start + row < rows)[:, None] & (e < entries)[None, :], other=0.0)
+    tl.store(grad_maps + e, tl.sum(total, 0), mask=e < entries)
 
 
 @triton.jit

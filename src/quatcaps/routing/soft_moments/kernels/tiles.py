@@ -50,12 +50,28 @@ def load_child(
     u = ()
     for h in tl.static_range(DIMS):
         u += (tl.load(pose + h * PLANE, mask=here, other=0.0),)
-    a = tl.load(activations + (i * PLANE + shift), mask=here, other=0.0)
+    a = load_activation(activations, b, here, CHILDREN, PLANE, WIDTH, KERNEL_WIDTH)
     row = maps + (i if SHARED else b) * (COLUMNS * COLUMNS * PARENTS) + j
     matrix = ()
     for k in tl.static_range(COLUMNS * COLUMNS):
         matrix += (tl.load(row + k * PARENTS, mask=j < PARENTS, other=0.0),)
     return u, a, matrix
+
+
+@triton.jit
+def load_activation(
+    activations,
+    b,
+    here,
+    CHILDREN: tl.constexpr,
+    PLANE: tl.constexpr,
+    WIDTH: tl.constexpr,
+    KERNEL_WIDTH: tl.constexpr,
+):
+    """The activation alone of child b in the windows of all positions of the tile."""
+    place, i = b // CHILDREN, b % CHILDREN
+    shift = place // KERNEL_WIDTH * WIDTH + place % KERNEL_WIDTH
+    return tl.load(activations + (i * PLANE + shift), mask=here, other=0.0)
 
 
 @triton.jit
