@@ -6,9 +6,12 @@ Joint, as in earlier capsule networks: both heads read one trunk.
 
 from __future__ import annotations
 
+import functools
 import math
-from collections.abc import Sequence
+import os
+from collections.abc import Callable, Sequence
 
+import torch
 from torch import Tensor, nn
 
 from quatcaps.capsules import Capsules
@@ -61,11 +64,38 @@ class PrimaryCapsules(nn.Module):
 
     def forward(self, images: Tensor) -> Capsules:
         check_images(images, self.channels, next(self.parameters()))
-        features = self.pose_trunk(images)
-        poses = self.pose_head(features).unflatten(1, (self.capsules, self.dims))
-        if self.activation_trunk is not None:
-            features = self.activation_trunk(images)
-        return Capsules(poses, self.activation_head(features).sigmoid())
+        if self.activation_trunk is None:
+            features = self.pose_trunk(images)
+            poses, logits = self.pose_head(features), self.activation_head(features)
+        else:
+            poses, logits = side_by_side(
+                lambda: self.pose_head(self.pose_trunk(images)),
+                lambda: self.activation_head(self.activation_trunk(images)),
+                images.device,
+            )
+        return Capsules(poses.unflatten(1, (self.capsules, self.dims)), logits.sigmoid())
+
+
+def side_by_side(
+    first: Callable[[], Tensor], second: Callable[[], Tensor], device: torch.device
+) -> tuple[Tensor, Tensor]:
+    """Both results; on a GPU, computed at the same time on two streams, and so are their gradients."""
+    if device.type != "cuda" or torch.compiler.is_compiling() or os.environ.get("NO_SIDE"):
+        return first(), second()
+    main, side = torch.cuda.current_stream(device), side_stream(device)
+    side.wait_stream(main)
+    with torch.cuda.stream(side):
+        beside = second()
+    result = first()
+    main.wait_stream(side)
+    beside.record_stream(main)
+    return result, beside
+
+
+@functools.cache
+def side_stream(device: torch.device) -> torch.cuda.Stream:
+    """One per device: memory is kept by stream, and would grow with their number."""
+    return torch.cuda.Stream(device)
 
 
 def _columns(blocks: Sequence[tuple[int, int]]) -> tuple[tuple[int, ...], tuple[int, ...]]:

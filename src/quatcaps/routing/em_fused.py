@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from quatcaps.routing.soft_moments import Moments, Parents
-from quatcaps.routing.soft_moments.operators import empty_parents, parents_first, positions_first
+from quatcaps.routing.soft_moments.layout import empty_parents, parents_first, positions_first
 
 if TYPE_CHECKING:
     from quatcaps.routing.em import EM, Estimate
@@ -120,7 +120,7 @@ def cut(by_parent: Tensor, by_dim: Tensor) -> tuple[int, dict[str, int]]:
     """How many positions there are, and the tiles they are cut into."""
     parents, dims = by_parent.shape[-1], by_dim.shape[-2]
     tile_parents = max(4, 1 << (parents - 1).bit_length())
-    warps = min(8, max(1, tile_parents // 32))
+    warps = 4 if tile_parents <= 128 else 8
     tile = max(1, 32 * warps * (2 if dims <= 4 else 1) // tile_parents)
     sizes = {"PARENTS": parents, "DIMS": dims, "TILE": tile, "TILE_PARENTS": tile_parents, "num_warps": warps}
     return by_parent.numel() // parents, sizes

@@ -5,7 +5,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from quatcaps.routing.soft_moments.kernels.tiles import load_tiles, store_tiles
+from quatcaps.routing.soft_moments.fused.kernels.tiles import load_tiles, store_tiles
 
 LOG_TWO_PI = tl.constexpr(1.8378770664093453)
 SMALLEST = tl.constexpr(1.1754943508222875e-38)

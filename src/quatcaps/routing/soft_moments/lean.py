@@ -1,9 +1,22 @@
-"""Moments without votes in memory, in plain PyTorch."""
+"""Moments without votes in memory, in plain PyTorch: a few children's votes at a time, formed again for the backward.
+
+The symbols are those of `soft_moments`: votes v = A u, deviations d = v − m, assignments r = softmax_j of the logits
+c − ½ Σ_h p d², ρ = a r, and S0, S1, S2 the sums over children of ρ, ρ d, ρ d². With g0, g1, g2 the gradients of these:
+
+    x  = g0 + Σ_h d (g1 + g2 d) − da      with da = Σ_j r (g0 + Σ_h d (g1 + g2 d))
+    dl = ρ x                  the gradient of the logit: dc = Σ_i dl, dp = −½ Σ_i dl d²
+    dd = ρ (g1 + d (2 g2 − p x))          dm = −Σ_i dd, du = Aᵀ dd, dA = dd uᵀ
+
+Only r is kept from the forward pass, one number per vote: the softmax takes longer than all that is formed again.
+
+Letters of shapes: N images, P points (images × positions), B children in a window (places × child types), b children
+in a block, J parent types, R × C a pose's rows and columns (D = R·C numbers). Everything lies with its points last:
+votes as (b, D, J, P), where sums over children, pose dimensions and parents all run along contiguous memory.
+"""
 
 from __future__ import annotations
 
 import math
-import os
 from typing import Any
 
 import torch
@@ -11,14 +24,15 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
 
-from quatcaps.routing.soft_moments.moments import Moments, Parents, SoftMoments
-from quatcaps.routing.soft_moments.threads import in_threads, shares
+from quatcaps.routing.soft_moments.moments import Moments, Parents
+from quatcaps.routing.soft_moments.threads import blocks, in_threads, shares
 from quatcaps.routing.soft_moments.uniform import uniform_moments
 from quatcaps.routing.window import Window
 
-BLOCK = int(os.environ.get("LEAN_BLOCK", 2**17))
 LOG2_E = math.log2(math.e)
+"""Logits are to base 2: exp2 takes two thirds of exp's time."""
 LEAST_TOTAL = 2.0**-100
+"""A child whose Σ_j exp(logit) falls below this is too far from all parents for its softmax to be taken as it is."""
 
 
 def refuses(poses: Tensor, maps: Tensor, competition: str) -> str | None:
@@ -28,191 +42,254 @@ def refuses(poses: Tensor, maps: Tensor, competition: str) -> str | None:
     return None
 
 
-def bind(poses: Tensor, activations: Tensor, maps: Tensor, window: Window, *, competition: str) -> SoftMoments:
+def bind(
+    poses: Float[Tensor, "N I D height width"],
+    activations: Float[Tensor, "N I height width"],
+    maps: Float[Tensor, "offsets I J C C"],
+    window: Window,
+    *,
+    competition: str,
+) -> UnformedVotes:
+    """Lays out children and maps; no vote is formed yet."""
     images, children, dims, height, width = poses.shape
-    parents, columns = maps.shape[2], maps.shape[-1]
-    places, inside = window.places, window.places * children
-    u = windows(poses.flatten(1, 2), window).view(images, children, dims, places, -1)
-    u = u.permute(3, 1, 2, 0, 4).reshape(inside, dims, -1)
-    a = windows(activations, window).view(images, children, places, -1).permute(2, 1, 0, 3).reshape(inside, 1, -1)
-    A = maps.transpose(2, 3).expand(places, -1, -1, -1, -1).reshape(inside, columns, parents, columns)
-    return LeanVotes(u, a, A, images, window.positions(height, width))
+    parents, columns = maps.shape[2:4]
+    places = window.places
+    poses_bdp = windows(poses.flatten(1, 2), window).view(images, children, dims, places, -1).permute(3, 1, 2, 0, 4)
+    activations_bp = windows(activations, window).view(images, children, places, -1).permute(2, 1, 0, 3)
+    maps_bcjc = maps.transpose(2, 3).expand(places, -1, -1, -1, -1)
+    return UnformedVotes(
+        poses_bdp.reshape(places * children, dims, -1),
+        activations_bp.reshape(places * children, 1, -1),
+        maps_bcjc.reshape(places * children, columns, parents, columns),
+        (images, *window.positions(height, width)),
+    )
 
 
-class LeanVotes:
-    def __init__(self, poses, activations, maps, images, grid):
-        self.poses, self.activations, self.maps, self.images, self.grid = poses, activations, maps, images, grid
-
-    def __call__(self, parents: Parents | None) -> Moments:
-        children = (self.poses, self.activations, self.maps)
-        if parents is None:
-            centre, mass, first, second = uniform_moments(*children)
-            mass = mass.expand(self.maps.shape[2], -1)
-            return Moments(*(self.put_back(x) for x in (centre, mass, first, second)))
-        needs = torch.is_grad_enabled() and any(t.requires_grad for t in (*children, *parents))
-        moments = lean_moments(*children, *(self.lay_out(x) for x in parents), needs)
-        return Moments(parents.centre, *(self.put_back(x) for x in moments[:3]))
-
-    def lay_out(self, values: Tensor) -> Tensor:
-        if values.ndim == 4:
-            return values.transpose(0, 1).reshape(values.shape[1], -1)
-        return values.permute(2, 1, 0, 3, 4).reshape(values.shape[2], values.shape[1], -1)
-
-    def put_back(self, sums: Tensor) -> Tensor:
-        sums = sums.unflatten(-1, (self.images, *self.grid))
-        return sums.transpose(0, 1) if sums.ndim == 4 else sums.permute(2, 1, 0, 3, 4)
-
-
-def windows(grid: Tensor, window: Window) -> Tensor:
+def windows(grid: Float[Tensor, "N channels height width"], window: Window) -> Float[Tensor, "N rows positions"]:
+    """What each parent position sees, as (N, channels · places, positions)."""
     return F.unfold(grid, (window.height, window.width), stride=window.stride)
 
 
-def logits(e, qs, c, hp):
-    torch.addcmul(c, qs[0], hp[0], out=e)
-    for q, p in zip(qs[1:], hp[1:]): e.addcmul_(q, p)
+class UnformedVotes:
+    """Children and maps, and the moments of their votes under given parents."""
 
-def assign(e, qs, c, hp):
-    logits(e, qs, c, hp)
-    e.exp2_()
-    total = e.sum(1, keepdim=True)
+    def __init__(
+        self,
+        poses: Float[Tensor, "B D P"],
+        activations: Float[Tensor, "B 1 P"],
+        maps: Float[Tensor, "B C J C"],
+        points: tuple[int, int, int],
+    ) -> None:
+        self.children = (poses, activations, maps)
+        self.points = points
+
+    def __call__(self, parents: Parents | None) -> Moments:
+        if parents is None:
+            centre, mass, first, second = uniform_moments(*self.children)
+            mass = mass.expand(self.children[2].shape[2], -1)
+            return Moments(*(self.put_back(moment) for moment in (centre, mass, first, second)))
+        inputs = (*self.children, *(self.lay_out(values) for values in parents))
+        keep = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in inputs)
+        mass, first, second, _ = lean_moments(*inputs, keep)
+        return Moments(parents.centre, *(self.put_back(moment) for moment in (mass, first, second)))
+
+    def lay_out(self, parents: Tensor) -> Tensor:
+        """(N, J, H, W) → (J, P), or (N, J, D, H, W) → (D, J, P)."""
+        laid = parents.transpose(0, 1) if parents.ndim == 4 else parents.permute(2, 1, 0, 3, 4)
+        return laid.flatten(-3).contiguous()
+
+    def put_back(self, sums: Tensor) -> Tensor:
+        """The inverse of `lay_out`."""
+        sums = sums.view(*sums.shape[:-1], *self.points)
+        return sums.transpose(0, 1) if sums.ndim == 4 else sums.permute(2, 1, 0, 3, 4)
+
+
+def form_deviations(d: Float[Tensor, "b D J P"], poses: Tensor, maps: Tensor, minus_centre: Tensor) -> None:
+    """d = A u − m."""
+    u, a = by_row(poses, maps)
+    by_map = d.view(len(u), -1, d.shape[-1])
+    if len(u) == len(d):
+        torch.baddbmm(minus_centre.flatten(0, 1)[None], a, u, out=by_map)
+    else:
+        torch.bmm(a, u, out=by_map)
+        d.add_(minus_centre)
+
+
+def by_row(poses: Float[Tensor, "b D P"], maps: Float[Tensor, "b C J C"]) -> tuple[Tensor, Tensor]:
+    """Factors of matrix products, (b·R, C, P) and (b·R, C·J, C): a map acts on each row of a pose by itself."""
+    columns = maps.shape[-1]
+    rows = poses.shape[1] // columns
+    laid = maps.flatten(1, 2)
+    return poses.reshape(-1, columns, poses.shape[-1]), laid if rows == 1 else laid.repeat_interleave(rows, 0)
+
+
+def weigh(
+    r: Float[Tensor, "b J P"],
+    squares: Float[Tensor, "b D J P"],
+    factors: Float[Tensor, "D J P"],
+    logit: Float[Tensor, "J P"],
+) -> Float[Tensor, "b 1 P"]:
+    """Leaves in r the exponentials of the logits, relative to one another, and returns their sums over parents.
+
+    The largest c_j is 0, so no exponential overflows, and the largest logit need be found only if all are tiny.
+    """
+    write_logits(r, squares, factors, logit)
+    total = r.exp2_().sum(1, keepdim=True)
     if total.amin().item() < LEAST_TOTAL:
-        logits(e, qs, c, hp)
-        e.sub_(e.amax(1, keepdim=True)); e.exp2_()
-        total = e.sum(1, keepdim=True)
+        write_logits(r, squares, factors, logit)
+        total = r.sub_(r.amax(1, keepdim=True)).exp2_().sum(1, keepdim=True)
     return total
 
-def deviations(d, nm, A, u):
-    k, D, J, P = d.shape
-    C = A.shape[-1]; R = D // C
-    if R == 1:
-        torch.baddbmm(nm.view(1, D * J, P), A, u, out=d.view(k, D * J, P))
-    else:
-        torch.bmm(A.repeat_interleave(R, 0), u.reshape(k * R, C, P), out=d.view(k * R, C * J, P))
-        d.add_(nm)
+
+def write_logits(out: Tensor, squares: Tensor, factors: Tensor, logit: Tensor) -> None:
+    """c − ½ Σ_h p d²; the factors are −½ p."""
+    torch.addcmul(logit, squares[:, 0], factors[0], out=out)
+    for h in range(1, len(factors)):
+        out.addcmul_(squares[:, h], factors[h])
 
 
-@torch.library.custom_op("quatcaps::lean_moments", mutates_args=())
-def lean_moments(u: Tensor, a: Tensor, A: Tensor, m: Tensor, p: Tensor, c: Tensor, keep: bool) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    B, D, NP = u.shape; J = m.shape[1]
-    A = A.flatten(1, 2)
-    nm, hp = -m, p * (-0.5 * LOG2_E)
-    c = LOG2_E * (c - c.amax(0))
-    r = u.new_empty(B, J, NP) if keep else u.new_empty(0)
-    ranges = shares(B, B * J * NP)
-    n = len(ranges)
-    S0, S1, S2 = u.new_zeros(n, J, NP), u.new_zeros(n, D, J, NP), u.new_zeros(n, D, J, NP)
-    PTS = max(64, BLOCK // J)
-    def work(k, share):
-        lo, hi = share.start, share.stop
-        for q0 in range(0, NP, PTS):
-            pts = slice(q0, min(q0 + PTS, NP))
-            nm_, hp_, c_ = nm[..., pts].contiguous(), hp[..., pts].contiguous(), c[..., pts].contiguous()
-            P = c_.shape[1]
-            b = max(1, min(hi - lo, BLOCK // (J * P)))
-            full = [u.new_empty(b, D, J, P) for _ in range(2)] + [u.new_empty(b, J, P)]
-            sums = [u.new_zeros(b, J, P), u.new_zeros(b, D, J, P), u.new_zeros(b, D, J, P)]
-            hps = hp_.unbind(0)
-            us, as_, As = u[lo:hi, :, pts].split(b), a[lo:hi, :, pts].split(b), A[lo:hi].split(b)
-            rs = r[lo:hi, :, pts].split(b) if keep else us
-            kk = 0
-            for ui, ai, Ai, ri in zip(us, as_, As, rs):
-                if len(ui) != kk:
-                    kk = len(ui)
-                    d, q, e = (x[:kk] for x in full); s0, s1, s2 = (x[:kk] for x in sums)
-                    e1 = e[:, None]; qs = q.unbind(1)
-                deviations(d, nm_, Ai, ui)
-                torch.mul(d, d, out=q)
-                total = assign(e, qs, c_, hps)
-                if keep:
-                    torch.div(e, total, out=ri); torch.mul(ri, ai, out=e)
-                else:
-                    e.mul_(ai / total)
-                s0.add_(e)
-                s1.addcmul_(d, e1)
-                s2.addcmul_(q, e1)
-            for S, s in zip((S0, S1, S2), sums): S[k][..., pts].copy_(s.sum(0))
+@torch.library.custom_op(
+    "quatcaps::lean_moments",
+    mutates_args=(),
+    schema="(Tensor poses, Tensor activations, Tensor maps, Tensor centre, Tensor precision, Tensor logit, bool keep)"
+    " -> (Tensor, Tensor, Tensor, Tensor)",
+)
+def lean_moments(
+    poses: Tensor, activations: Tensor, maps: Tensor, centre: Tensor, precision: Tensor, logit: Tensor, keep: bool
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """S0 (J, P), S1 and S2 (D, J, P), and for the backward pass, if it is to `keep` them, the assignments (B, J, P)."""
+    dims, parents, points = centre.shape
+    minus_centre, factors = -centre, precision * (-0.5 * LOG2_E)
+    relative = (logit - logit.amax(0)) * LOG2_E
+    assignments = poses.new_empty((len(poses), parents, points) if keep else 0)
+    ranges = shares(len(poses), len(poses) * logit.numel())
+    totals = tuple(poses.new_empty(len(ranges), *like.shape) for like in (logit, centre, centre))
+
+    def work(k: int, share: slice) -> None:
+        size, all_blocks = blocks(share, logit.numel())
+        wide = [poses.new_zeros(size, dims, parents, points) for _ in range(4)]
+        narrow = [poses.new_zeros(size, parents, points) for _ in range(2)]
+        for block in all_blocks:
+            d, squares, s1, s2 = (buffer[: block.stop - block.start] for buffer in wide)
+            rho, s0 = (buffer[: len(d)] for buffer in narrow)
+            form_deviations(d, poses[block], maps[block], minus_centre)
+            torch.mul(d, d, out=squares)
+            total = weigh(rho, squares, factors, relative)
+            if keep:
+                torch.div(rho, total, out=assignments[block])
+                torch.mul(assignments[block], activations[block], out=rho)
+            else:
+                rho.mul_(activations[block] / total)
+            s0.add_(rho)
+            s1.addcmul_(d, rho[:, None])
+            s2.addcmul_(squares, rho[:, None])
+        for into, sums in zip(totals, (narrow[1], wide[2], wide[3]), strict=True):
+            torch.sum(sums, 0, out=into[k])
+
     in_threads(work, ranges)
-    return S0.sum(0), S1.sum(0), S2.sum(0), r
+    mass, first, second = (partial.sum(0) for partial in totals)
+    return mass, first, second, assignments
 
 
 @lean_moments.register_fake
-def _(u, a, A, m, p, c, keep):
-    r = (u.shape[0], m.shape[1], m.shape[2]) if keep else (0,)
-    return u.new_empty(c.shape), u.new_empty(m.shape), u.new_empty(m.shape), u.new_empty(r)
+def _(
+    poses: Tensor, activations: Tensor, maps: Tensor, centre: Tensor, precision: Tensor, logit: Tensor, keep: bool
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    mass, first, second = (poses.new_empty(like.shape) for like in (logit, centre, centre))
+    return mass, first, second, poses.new_empty((len(poses), *logit.shape) if keep else 0)
 
 
-@torch.library.custom_op("quatcaps::lean_moments_backward", mutates_args=())
-def lean_moments_backward(g0: Tensor, g1: Tensor, g2: Tensor, u: Tensor, a: Tensor, A_: Tensor, m: Tensor, p: Tensor, r: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
-    B, D, NP = u.shape; J = m.shape[1]; C = A_.shape[-1]; R = D // C
-    A = A_.flatten(1, 2)
-    nm, np_, g2d = -m, -p, 2 * g2
-    du, da, dA = torch.empty_like(u), torch.empty_like(a), torch.zeros_like(A)
-    ranges = shares(B, B * J * NP)
-    n = len(ranges)
-    Sc, Sm, Sp = u.new_zeros(n, J, NP), u.new_zeros(n, D, J, NP), u.new_zeros(n, D, J, NP)
-    PTS = max(64, BLOCK // J)
-    def work(k, share):
-        lo, hi = share.start, share.stop
-        for q0 in range(0, NP, PTS):
-            pts = slice(q0, min(q0 + PTS, NP))
-            nm_, p_, g0_, g1_, g2_, g2d_ = (x[..., pts].contiguous() for x in (nm, np_, g0, g1, g2, g2d))
-            P = g0_.shape[1]
-            b = max(1, min(hi - lo, BLOCK // (J * P)))
-            full = [u.new_empty(b, D, J, P) for _ in range(2)] + [u.new_empty(b, J, P) for _ in range(2)]
-            sums = [u.new_zeros(b, J, P), u.new_zeros(b, D, J, P), u.new_zeros(b, D, J, P)]
-            kk = 0
-            us, as_, As, rs = u[lo:hi, :, pts].split(b), a[lo:hi, :, pts].split(b), A[lo:hi].split(b), r[lo:hi, :, pts].split(b)
-            dus, das, dAs = du[lo:hi, :, pts].split(b), da[lo:hi, :, pts].split(b), dA[lo:hi].split(b)
-            for ui, ai, Ai, ri, dui, dai, dAi in zip(us, as_, As, rs, dus, das, dAs):
-                if len(ui) != kk:
-                    kk = len(ui)
-                    d, f, x, y = (t[:kk] for t in full); sc, sm, sp = (t[:kk] for t in sums)
-                    fm = f.view(kk * R, C*J, P); fT = fm.transpose(1, 2)
-                    ds, fs = d.unbind(1), f.unbind(1); y1 = y[:, None]; x1 = x[:, None]
-                deviations(d, nm_, Ai, ui)
-                torch.addcmul(g1_, g2_, d, out=f)
-                torch.addcmul(g0_, fs[0], ds[0], out=x)
-                for fh, dh in zip(fs[1:], ds[1:]): x.addcmul_(fh, dh)
-                torch.mul(x, ri, out=y)
-                dai.copy_(y.sum(1, keepdim=True))
-                x.sub_(dai)                          # x - da
-                torch.mul(ri, ai, out=y)             # rho
-                torch.addcmul(g2d_, p_, x1, out=f)   # 2 g2 - p (x - da)
-                torch.addcmul(g1_, f, d, out=f)
-                f.mul_(y1)                           # dd
-                sm.add_(f)
-                x.mul_(y)                            # dl
-                sc.add_(x)
-                d.mul_(d)
-                sp.addcmul_(d, x1)
-                if R == 1:
-                    torch.bmm(Ai.transpose(1, 2), fm, out=dui)
-                    dAi.add_(torch.bmm(ui, fT).transpose(1, 2))
-                else:
-                    dui.copy_(torch.bmm(Ai.repeat_interleave(R, 0).transpose(1, 2), fm).view_as(dui))
-                    dAi.add_(torch.bmm(ui.reshape(kk * R, C, P), fT).view(kk, R, C, C * J).sum(1).transpose(1, 2))
-            for S, s in zip((Sc, Sm, Sp), sums): S[k][..., pts].copy_(s.sum(0))
+@torch.library.custom_op(
+    "quatcaps::lean_moments_backward",
+    mutates_args=(),
+    schema="(Tensor g0, Tensor g1, Tensor g2, Tensor poses, Tensor activations, Tensor maps, Tensor centre, "
+    "Tensor precision, Tensor assignments) -> (Tensor, Tensor, Tensor, Tensor, Tensor, Tensor)",
+)
+def lean_moments_backward(
+    g0: Tensor,
+    g1: Tensor,
+    g2: Tensor,
+    poses: Tensor,
+    activations: Tensor,
+    maps: Tensor,
+    centre: Tensor,
+    precision: Tensor,
+    assignments: Tensor,
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
+    """The gradients of the six differentiable inputs."""
+    (dims, parents, points), columns = centre.shape, maps.shape[-1]
+    minus_centre, minus_precision, twice_g2 = -centre, -precision, 2 * g2
+    grad_poses, grad_activations, grad_maps = (torch.empty_like(given) for given in (poses, activations, maps))
+    ranges = shares(len(poses), len(poses) * g0.numel())
+    totals = tuple(poses.new_empty(len(ranges), *like.shape) for like in (g0, centre, centre))
+
+    def work(k: int, share: slice) -> None:
+        size, all_blocks = blocks(share, g0.numel())
+        wide = [poses.new_zeros(size, dims, parents, points) for _ in range(4)]
+        narrow = [poses.new_zeros(size, parents, points) for _ in range(3)]
+        for block in all_blocks:
+            d, dd, sum_dd, sum_squares = (buffer[: block.stop - block.start] for buffer in wide)
+            x, rho, sum_dl = (buffer[: len(d)] for buffer in narrow)
+            r = assignments[block]
+            form_deviations(d, poses[block], maps[block], minus_centre)
+            torch.addcmul(g1, g2, d, out=dd)
+            torch.addcmul(g0, dd[:, 0], d[:, 0], out=x)
+            for h in range(1, dims):
+                x.addcmul_(dd[:, h], d[:, h])
+            da = torch.mul(x, r, out=rho).sum(1, keepdim=True)
+            grad_activations[block] = da
+            x.sub_(da)
+            torch.mul(r, activations[block], out=rho)
+            torch.addcmul(twice_g2, minus_precision, x[:, None], out=dd)
+            torch.addcmul(g1, dd, d, out=dd).mul_(rho[:, None])
+            sum_dd.add_(dd)
+            dl = x.mul_(rho)
+            sum_dl.add_(dl)
+            sum_squares.addcmul_(d.mul_(d), dl[:, None])
+
+            u, a = by_row(poses[block], maps[block])
+            by_map = dd.view(len(u), -1, points)
+            torch.bmm(a.mT, by_map, out=grad_poses[block].view_as(u))
+            grad_by_row = torch.bmm(u, by_map.mT).view(len(d), -1, columns, columns * parents)
+            grad_maps[block] = grad_by_row.sum(1).mT.reshape(maps[block].shape)
+        for into, sums in zip(totals, (narrow[2], wide[2], wide[3]), strict=True):
+            torch.sum(sums, 0, out=into[k])
+
     in_threads(work, ranges)
-    return du, da, dA.view(A_.shape), -Sm.sum(0), -0.5 * Sp.sum(0), Sc.sum(0)
+    grad_logit, minus_grad_centre, squares = (partial.sum(0) for partial in totals)
+    return grad_poses, grad_activations, grad_maps, -minus_grad_centre, -0.5 * squares, grad_logit
 
 
 @lean_moments_backward.register_fake
-def _(g0, g1, g2, u, a, A, m, p, r):
-    return torch.empty_like(u), torch.empty_like(a), torch.empty_like(A), torch.empty_like(m), torch.empty_like(m), torch.empty_like(g0)
+def _(
+    g0: Tensor,
+    g1: Tensor,
+    g2: Tensor,
+    poses: Tensor,
+    activations: Tensor,
+    maps: Tensor,
+    centre: Tensor,
+    precision: Tensor,
+    assignments: Tensor,
+) -> tuple[Tensor, ...]:
+    return tuple(torch.empty_like(given) for given in (poses, activations, maps, centre, precision, g0))
 
 
-def keep_(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
-    u, a, A, m, p, _, _ = inputs
-    ctx.mark_non_differentiable(output[3])
-    ctx.set_materialize_grads(False)
-    ctx.save_for_backward(u, a, A, m, p, output[3])
+def save(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
+    assignments = output[3]
+    ctx.mark_non_differentiable(assignments)
+    ctx.set_materialize_grads(False)  # or it would make zeros as large as the assignments
+    ctx.save_for_backward(*inputs[:5], assignments)
 
 
-def differentiate(ctx: Any, *grads: Tensor):
-    m = ctx.saved_tensors[3]
-    shapes = (m.shape[1:], m.shape, m.shape)
-    full = (m.new_zeros(shape) if g is None else g.contiguous() for g, shape in zip(grads, shapes))
-    return *lean_moments_backward(*full, *ctx.saved_tensors), None
+def differentiate(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, ...]:
+    centre = ctx.saved_tensors[3]
+    shapes = (centre.shape[1:], centre.shape, centre.shape)
+    given = [
+        centre.new_zeros(shape) if grad is None else grad.contiguous()
+        for grad, shape in zip(grads[:3], shapes, strict=True)
+    ]
+    return *lean_moments_backward(*given, *ctx.saved_tensors), None
 
 
-lean_moments.register_autograd(differentiate, setup_context=keep_)
+lean_moments.register_autograd(differentiate, setup_context=save)

@@ -1,8 +1,8 @@
-"""Work on ranges of children, one thread per core.
+"""Work on ranges of children, one thread per core, some children at a time.
 
 The operations of one block are too short for PyTorch's own threads: starting and ending a parallel region costs as
-much as the work, and small matrix products run on one core only. So each thread takes a range of children and
-computes alone; PyTorch releases the interpreter lock while it does.
+much as the work, and products of small matrices run on one core only. So each thread takes a range of children and
+computes alone; PyTorch releases the interpreter's lock while it does.
 """
 
 from __future__ import annotations
@@ -15,20 +15,29 @@ from concurrent.futures import ThreadPoolExecutor
 
 import torch
 
-WORTH_A_THREAD = 65536
-"""Numbers per thread below which waking it takes longer than the work."""
+BLOCK = 2**17
+"""Numbers in a block's tensors, about. With fewer the threads wait for the interpreter's lock more than they compute;
+more use memory for nothing."""
+WORTH_A_THREAD = 2**16
+"""Numbers for which waking a thread repays."""
 
 
-def shares(count: int, numbers: int) -> list[slice]:
-    """Splits `count` children, `numbers` in all, into one range per thread that is worth waking."""
-    threads = max(1, min(torch.get_num_threads(), count, numbers // WORTH_A_THREAD))
-    return [slice(count * k // threads, count * (k + 1) // threads) for k in range(threads)]
+def shares(children: int, numbers: int) -> list[slice]:
+    """Splits children with so many numbers in all into one range per thread worth waking."""
+    threads = max(1, min(torch.get_num_threads(), children, numbers // WORTH_A_THREAD))
+    return [slice(children * k // threads, children * (k + 1) // threads) for k in range(threads)]
+
+
+def blocks(share: slice, numbers: int) -> tuple[int, list[slice]]:
+    """Splits a range of children with so many numbers each: the size of a block, and all blocks."""
+    size = min(max(1, BLOCK // max(1, numbers)), share.stop - share.start)
+    return size, [slice(first, min(first + size, share.stop)) for first in range(share.start, share.stop, size)]
 
 
 def in_threads(work: Callable[[int, slice], None], ranges: list[slice]) -> None:
     """Calls work(k, ranges[k]) for all k, each in a thread; results go into tensors made before.
 
-    Inference mode, because a block's operations are so short that recording versions would show.
+    In inference mode, which makes a short operation a quarter shorter.
     """
 
     def run(k: int) -> None:
@@ -53,7 +62,6 @@ def pool(count: int) -> ThreadPoolExecutor:
     def stay_on_one_core() -> None:
         torch.set_num_threads(1)
         torch.get_num_threads()  # a thread's first look at the number would otherwise reset it to the process's
-        all_started.wait()
 
     executor = ThreadPoolExecutor(count, "quatcaps", stay_on_one_core)
     for _ in executor.map(lambda _: all_started.wait(), range(count)):

@@ -21,19 +21,18 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from quatcaps.routing.soft_moments.threads import in_threads, shares
+from quatcaps.routing.soft_moments.threads import blocks, in_threads, shares
 
 CANCELS = 30.0
 """Largest m²/σ² for float32: it costs five of its bits, and leaves the variance right to about 2e-6."""
-import os
-BLOCK = int(os.environ.get('UNI',2**17))
-"""Numbers in a block of poses: fewer do not repay the call, more leave the cache."""
 
 
-@torch.library.custom_op("quatcaps::lean_uniform", mutates_args=())
-def uniform_moments(
-    poses: Tensor, activations: Tensor, maps: Tensor
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+@torch.library.custom_op(
+    "quatcaps::lean_uniform",
+    mutates_args=(),
+    schema="(Tensor poses, Tensor activations, Tensor maps) -> (Tensor, Tensor, Tensor, Tensor)",
+)
+def uniform_moments(poses: Tensor, activations: Tensor, maps: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """poses (B, D, P), activations (B, 1, P), maps (B, C, J, C) → m (D, J, P), S0 (1, P), S1 and S2 (D, J, P):
     the mean and the moments about it when every parent at a point gets the same share of a child."""
     mass = activations.sum(0, dtype=torch.float64) / maps.shape[2]
@@ -105,9 +104,8 @@ class Features:
 
     def __init__(self, share: slice, poses: Tensor, columns: int, dtype: torch.dtype) -> None:
         dims, points = poses.shape[1:]
-        size = min(max(1, BLOCK // (dims * points)), share.stop - share.start)
-        self.blocks = [slice(i, min(i + size, share.stop)) for i in range(share.start, share.stop, size)]
         self.pairs = pairs(columns)
+        size, self.blocks = blocks(share, dims * points)
         shape = (dims // columns, points)
         self.u, self.f = (poses.new_empty(size, columns, *shape, dtype=dtype) for _ in range(2))
         self.ff = poses.new_empty(size, len(self.pairs), *shape, dtype=dtype)
@@ -124,7 +122,12 @@ class Features:
         return u, f.flatten(0, 1).flatten(1), ff.flatten(0, 1).flatten(1)
 
 
-@torch.library.custom_op("quatcaps::lean_uniform_backward", mutates_args=())
+@torch.library.custom_op(
+    "quatcaps::lean_uniform_backward",
+    mutates_args=(),
+    schema="(Tensor g0, Tensor g1, Tensor g2, Tensor poses, Tensor activations, Tensor maps, Tensor mean, Tensor mass, "
+    "Tensor second) -> (Tensor, Tensor, Tensor)",
+)
 def uniform_backward(
     grad_mass: Tensor,
     grad_first: Tensor,
@@ -138,8 +141,8 @@ def uniform_backward(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """From the gradients of S0, S1, S2 follow those of Σ_i a_i/J, T1 and T2: G0, G1, G2. Then
 
-        df = Fᵀ G1      dff = FFᵀ G2      dF = G1 fᵀ      dFF = G2 ffᵀ
-        du_c = a (df_c + Σ_d≠c dff_cd u_d + 2 dff_cc u_c)        da = Σ_c df_c u_c + Σ_c≤d dff_cd u_c u_d + G0/J
+    df = Fᵀ G1      dff = FFᵀ G2      dF = G1 fᵀ      dFF = G2 ffᵀ
+    du_c = a (df_c + Σ_d≠c dff_cd u_d + 2 dff_cc u_c)        da = Σ_c df_c u_c + Σ_c≤d dff_cd u_c u_d + G0/J
     """
     dtype = torch.float64 if cancels(mean, mass, second) else poses.dtype
     columns, parents = maps.shape[-1], maps.shape[2]
@@ -174,7 +177,8 @@ def uniform_backward(
 
 def by_filter(grad: Float[Tensor, "D J P"], columns: int) -> Float[Tensor, "CJ RP"]:
     """The layout of T1 and T2 as products of matrices."""
-    return grad.unflatten(0, (-1, columns)).movedim(0, 2).flatten(2).flatten(0, 1)
+    dims, parents, points = grad.shape
+    return grad.view(dims // columns, columns, parents, points).movedim(0, 2).flatten(2).flatten(0, 1)
 
 
 def grad_of_maps(grads: Filters, maps: Float[Tensor, "B C J C"]) -> Float[Tensor, "B C J C"]:
@@ -210,8 +214,9 @@ def keep(ctx: Any, inputs: tuple[Tensor, ...], output: tuple[Tensor, ...]) -> No
     ctx.save_for_backward(*inputs, mean, mass, second)
 
 
-def differentiate(ctx: Any, _: Tensor, *grads: Tensor) -> tuple[Tensor, ...]:
-    return uniform_backward(*(grad.contiguous() for grad in grads), *ctx.saved_tensors)
+def differentiate(ctx: Any, _: Tensor, *grads: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    poses, activations, maps = uniform_backward(*(grad.contiguous() for grad in grads), *ctx.saved_tensors)
+    return poses, activations, maps
 
 
 uniform_moments.register_autograd(differentiate, setup_context=keep)

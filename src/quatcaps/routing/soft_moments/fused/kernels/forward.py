@@ -5,7 +5,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from quatcaps.routing.soft_moments.kernels.tiles import (
+from quatcaps.routing.soft_moments.fused.kernels.tiles import (
     LOG2E,
     SMALLEST,
     accumulate,
@@ -38,6 +38,7 @@ def sum_moments(
     precision,  # (p, h, j)
     logit,  # (p, j)
     sums,  # (split, [p × j, p × h × j, p × h × j])   mass, first, second
+    log_total,  # (b, p)                              log2 Σ_j exp2(logit)
     positions,
     per_program,
     CHILDREN: tl.constexpr,
@@ -52,6 +53,7 @@ def sum_moments(
     KERNEL_WIDTH: tl.constexpr,
     STRIDE: tl.constexpr,
     SHARED: tl.constexpr,
+    KEEP: tl.constexpr,
     TILE: tl.constexpr,
     TILE_PARENTS: tl.constexpr,
 ):
@@ -104,7 +106,9 @@ def sum_moments(
         )
         d = deviations(matrix, u, m, ROWS, COLUMNS)
         squares = multiply(d, d, DIMS)
-        powers, total, _ = softmax(add_products(c, scaled, squares, DIMS))
+        powers, total, log_sum = softmax(add_products(c, scaled, squares, DIMS))
+        if KEEP:
+            tl.store(log_total + tl.cast(b, tl.int64) * positions + p, log_sum, mask=here)
         weight = powers * (a / total)[:, None]
         s0 += weight
         s1 = accumulate(s1, weight, d, DIMS)

@@ -4,11 +4,11 @@ Letters as in `reference`: children b of a window (B = places × child types), p
 column, positions p (images × grid). The passes:
 
 - `sum_moments`, forward: a tile is [positions × parents]; the loop runs over children, so that sums over children
-  stay in registers and only the softmax crosses threads. `sum_uniform` is the same without a softmax; it finds its
-  own centre first.
+  stay in registers and only the softmax crosses threads. It keeps one number per child and position, the logarithm
+  of the softmax's sum, so that the backward needs no softmax. `sum_uniform` has none at all; it finds its own centre
+  first.
 - `sum_parents`, backward by position: the same tile and loop; the gradients of logit, centre and precision, which are
-  sums over children too. It leaves two numbers per child and position, the softmax's logarithm and the gradient of
-  the activation, so that the next pass needs no softmax.
+  sums over children too. It leaves the gradient of the activation per child and position.
 - `sum_children`, backward by child: a tile is [children × parents]; the loop runs over positions. The gradient of the
   maps is a sum over positions and stays in registers; that of the poses is a sum over parents, and goes to a column
   buffer that `fold` gathers. For uniform assignments this pass stands alone.

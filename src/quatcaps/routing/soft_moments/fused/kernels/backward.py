@@ -5,20 +5,22 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from quatcaps.routing.soft_moments.kernels.tiles import (
+from quatcaps.routing.soft_moments.fused.kernels.tiles import (
     LOG2E,
     accumulate,
     add_products,
+    add_tiles,
     deviations,
     deviations_by_child,
     load_child,
     load_logits,
     load_position,
+    load_rows,
     load_tiles,
     locate,
     multiply,
     scale_tiles,
-    softmax,
+    slopes,
     store_sums,
     store_tiles,
     tile_of_positions,
@@ -37,9 +39,9 @@ def sum_parents(
     grad_mass,  # (p, j)
     grad_first,  # (p, h, j)
     grad_second,  # (p, h, j)
+    log_total,  # (b, p)
     sums,  # (split, [p × j, p × h × j, p × h × j])   Σ_b dl, Σ_b dl d, Σ_b dl d²
-    shifted,  # (p, j)                the logits as the kernels take them
-    log_total,  # (b, p)              log2 Σ_j exp2(logit)
+    rows,  # (p, 4 h + 2, j)   gets the logits as the kernels take them
     grad_activation,  # (b, p)
     positions,
     per_program,
@@ -91,12 +93,15 @@ def sum_parents(
         KERNEL_WIDTH,
         SHARED,
     )
+    log_sum = tl.load(log_total + tl.cast(start, tl.int64) * positions + p, mask=here, other=0.0)
     for b in range(start, stop):
+        ahead = tl.minimum(b + 1, stop - 1)
+        log_sum_ahead = tl.load(log_total + tl.cast(ahead, tl.int64) * positions + p, mask=here, other=0.0)
         following = load_child(
             poses,
             activations,
             maps,
-            tl.minimum(b + 1, stop - 1),
+            ahead,
             j,
             here,
             CHILDREN,
@@ -110,20 +115,19 @@ def sum_parents(
         )
         d = deviations(matrix, u, m, ROWS, COLUMNS)
         squares = multiply(d, d, DIMS)
-        powers, total, log_sum = softmax(add_products(c, scaled, squares, DIMS))
-        shares = powers * (1.0 / total)[:, None]
+        shares = tl.exp2(add_products(c, scaled, squares, DIMS) - log_sum[:, None])
         dweight = add_products(add_products(g0, g1, d, DIMS), g2, squares, DIMS)
         da = tl.sum(dweight * shares, 1)
         dl = shares * a[:, None] * (dweight - da[:, None])
         e0 += dl
         e1 = accumulate(e1, dl, d, DIMS)
         e2 = accumulate(e2, dl, squares, DIMS)
-        row = tl.cast(b, tl.int64) * positions
-        tl.store(log_total + row + p, log_sum, mask=here)
-        tl.store(grad_activation + row + p, da, mask=here)
+        tl.store(grad_activation + tl.cast(b, tl.int64) * positions + p, da, mask=here)
         u, a, matrix = following
+        log_sum = log_sum_ahead
     if split == 0:
-        tl.store(shifted + p[:, None] * PARENTS + j[None, :], c, mask=mask)
+        place = p[:, None] * ((4 * DIMS + 2) * PARENTS) + 4 * DIMS * PARENTS + j[None, :]
+        tl.store(rows + place, c, mask=mask)
     store_sums(sums, e0, e1, e2, p, j, mask, positions, DIMS, PARENTS)
 
 
@@ -131,14 +135,10 @@ def sum_parents(
 def sum_children(
     packed,  # (n, y, x, h + 1, i)
     maps,  # (b or i, column × column, j)
-    centre,  # (p, h, j)
-    grad_mass,  # (p, j)
-    grad_first,  # (p, h, j)
-    grad_second,  # (p, h, j)
-    precision,  # (p, h, j)
-    shifted,  # (p, j)
+    rows,  # (p, [centre, precision, g1, g2: h; logit, g0], j)
     log_total,  # (b, p)
     grad_activation,  # (b, p)
+    uniform_rows,  # (p, [centre, g1, g2: h; g0], j)
     columns,  # (p, h + 1, b)                        gradients of poses and activations
     grad_maps,  # (split, b, column × column, j)
     positions,
@@ -155,10 +155,13 @@ def sum_children(
     KERNEL_WIDTH: tl.constexpr,
     STRIDE: tl.constexpr,
     SHARED: tl.constexpr,
+    WEIGHTED: tl.constexpr,
     UNIFORM: tl.constexpr,
     TILE: tl.constexpr,
     TILE_PARENTS: tl.constexpr,
 ):
+    """The gradients of children and maps from weighted moments, from uniform ones, or from one of each at once: the
+    two share the votes, and everything after dd."""
     DIMS: tl.constexpr = ROWS * COLUMNS
     INSIDE: tl.constexpr = CHILDREN * PLACES
     b = tl.program_id(0) * TILE + tl.arange(0, TILE)
@@ -174,12 +177,11 @@ def sum_children(
     split = tl.program_id(1)
     start = split * per_program
     stop = tl.minimum(start + per_program, positions)
-    parents = (centre + j, grad_first + j, grad_second + j, grad_mass + j, precision + j, shifted + j)
     children = (log_total + b.to(tl.int64) * positions, grad_activation + b.to(tl.int64) * positions)
     step = load_position(
         start,
         window,
-        parents,
+        (rows if WEIGHTED else uniform_rows) + j,
         children,
         here,
         real,
@@ -191,14 +193,14 @@ def sum_children(
         GRID_HEIGHT,
         GRID_WIDTH,
         STRIDE,
-        UNIFORM,
+        WEIGHTED,
     )
     for p in range(start, stop):
-        u, a, m, g1, g2, g0, q, c, log_sum, da = step
+        u, a, m, q, g1, g2, c, g0, log_sum, da = step
         step = load_position(
             tl.minimum(p + 1, stop - 1),
             window,
-            parents,
+            (rows if WEIGHTED else uniform_rows) + j,
             children,
             here,
             real,
@@ -210,27 +212,37 @@ def sum_children(
             GRID_HEIGHT,
             GRID_WIDTH,
             STRIDE,
-            UNIFORM,
+            WEIGHTED,
         )
-        d = deviations_by_child(matrix, u, m, ROWS, COLUMNS)
-        slope = ()
-        for h in tl.static_range(DIMS):
-            slope += (g1[h] + g2[h] * d[h],)
-        dweight = add_products(g0, d, slope, DIMS)
-        dd = ()
         if UNIFORM:
-            weight = (a * (1.0 / PARENTS))[:, None]
-            for h in tl.static_range(DIMS):
-                dd += (weight * (slope[h] + g2[h] * d[h]),)
-            da = tl.sum(dweight, 1) * (1.0 / PARENTS)
-        else:
+            even_row = uniform_rows + p * ((3 * DIMS + 1) * PARENTS) + j
+            k1 = load_rows(even_row + DIMS * PARENTS, real, DIMS, PARENTS)
+            k2 = load_rows(even_row + 2 * DIMS * PARENTS, real, DIMS, PARENTS)
+            k0 = tl.load(even_row + 3 * DIMS * PARENTS, mask=real, other=0.0)[None, :]
+        d = deviations_by_child(matrix, u, m, ROWS, COLUMNS)
+        if WEIGHTED:
+            dweight, slope = slopes(g0, g1, g2, d, DIMS)
             energy = q[0] * (d[0] * d[0])
             for h in tl.static_range(1, DIMS):
                 energy += q[h] * (d[h] * d[h])
             weight = tl.exp2(energy * (-0.5 * LOG2E) + (c - log_sum[:, None])) * a[:, None]
             dl = weight * (dweight - da[:, None])
+            dd = ()
             for h in tl.static_range(DIMS):
                 dd += (weight * (slope[h] + g2[h] * d[h]) - dl * q[h] * d[h],)
+        if UNIFORM:
+            dshare, slope = slopes(k0, k1, k2, d, DIMS)
+            even = (a * (1.0 / PARENTS))[:, None]
+            more = ()
+            for h in tl.static_range(DIMS):
+                more += (even * (slope[h] + k2[h] * d[h]),)
+            dshare = tl.sum(dshare, 1) * (1.0 / PARENTS)
+            if WEIGHTED:
+                dd = add_tiles(dd, more, DIMS)
+                da += dshare
+            else:
+                dd = more
+                da = dshare
         out = columns + tl.cast(p, tl.int64) * ((DIMS + 1) * INSIDE) + b
         for r in tl.static_range(ROWS):
             for e in tl.static_range(COLUMNS):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from quatcaps.routing.soft_moments.kernels.tiles import SMALLEST
+from quatcaps.routing.soft_moments.fused.kernels.tiles import SMALLEST
 
 
 @triton.jit
@@ -78,7 +78,9 @@ def merge_moments(
 @triton.jit
 def finish_parents(
     parts,  # (split, [p × j, p × h × j, p × h × j])   Σ dl, Σ dl d, Σ dl d²
+    centre,  # (p, h, j)
     precision,  # (p, h, j)
+    grad_mass,  # (p, j)
     grad_first,  # (p, h, j)
     grad_second,  # (p, h, j)
     mass,  # (p, j)
@@ -86,6 +88,7 @@ def finish_parents(
     grad_centre,  # (p, h, j)
     grad_precision,  # (p, h, j)
     grad_logit,  # (p, j)
+    rows,  # (p, [centre, precision, g1, g2: h; logit, g0], j)
     splits,
     positions,
     PARENTS: tl.constexpr,
@@ -95,6 +98,7 @@ def finish_parents(
     """Gradients of the parents from sums over children.
 
     dc = Σ dl, dp = −½ Σ dl d², dm = p Σ dl d − g1 S0 − 2 g2 S1: the last two terms because d = v − m moves S1 and S2.
+    All that the pass by child needs of a parent is put side by side in `rows`; the logit is there already.
     """
     e = tl.program_id(0) * TILE + tl.arange(0, TILE)
     small = tl.cast(positions, tl.int64) * PARENTS
@@ -117,6 +121,53 @@ def finish_parents(
     tl.store(grad_centre + e, q * e1 - g1 * s0 - 2 * g2 * s1, mask=here)
     tl.store(grad_precision + e, -0.5 * e2, mask=here)
     tl.store(grad_logit + parent, e0, mask=leading)
+    row = rows + e // (DIMS * PARENTS) * ((4 * DIMS + 2) * PARENTS) + e % PARENTS
+    place = row + e // PARENTS % DIMS * PARENTS
+    tl.store(place, tl.load(centre + e, mask=here, other=0.0), mask=here)
+    tl.store(place + DIMS * PARENTS, q, mask=here)
+    tl.store(place + 2 * DIMS * PARENTS, g1, mask=here)
+    tl.store(place + 3 * DIMS * PARENTS, g2, mask=here)
+    g0 = tl.load(grad_mass + parent, mask=leading, other=0.0)
+    tl.store(row + (4 * DIMS + 1) * PARENTS, g0, mask=leading)
+
+
+@triton.jit
+def pack_uniform(
+    rows,  # (p, [centre, precision, g1, g2: h; logit, g0], j)
+    centre,  # (p, h, j)
+    grad_mass,  # (p, j)
+    grad_first,  # (p, h, j)
+    grad_second,  # (p, h, j)
+    uniform_rows,  # (p, [centre, g1, g2: h; g0], j)
+    parents,
+    PARENTS: tl.constexpr,
+    DIMS: tl.constexpr,
+    WEIGHTED: tl.constexpr,
+    TILE: tl.constexpr,
+):
+    """What the pass by child needs of uniform moments; with weighted ones beside them, about the centre of those.
+
+    With e = d + δ, g0 + Σ_h (g1 e + g2 e²) = (g0 + Σ_h (g1 δ + g2 δ²)) + Σ_h ((g1 + 2 g2 δ) d + g2 d²).
+    """
+    e = tl.program_id(0) * TILE + tl.arange(0, TILE)
+    here = e < parents
+    p, j = e // PARENTS, e % PARENTS
+    k0 = tl.load(grad_mass + e, mask=here, other=0.0)
+    row = uniform_rows + p * ((3 * DIMS + 1) * PARENTS) + j
+    for h in tl.static_range(DIMS):
+        source = p * (DIMS * PARENTS) + h * PARENTS + j
+        m = tl.load(centre + source, mask=here, other=0.0)
+        k1 = tl.load(grad_first + source, mask=here, other=0.0)
+        k2 = tl.load(grad_second + source, mask=here, other=0.0)
+        if WEIGHTED:
+            moved = tl.load(rows + p * ((4 * DIMS + 2) * PARENTS) + h * PARENTS + j, mask=here, other=0.0) - m
+            k0 += moved * (k1 + k2 * moved)
+            k1 += 2 * k2 * moved
+            m += moved
+        tl.store(row + h * PARENTS, m, mask=here)
+        tl.store(row + (DIMS + h) * PARENTS, k1, mask=here)
+        tl.store(row + (2 * DIMS + h) * PARENTS, k2, mask=here)
+    tl.store(row + 3 * DIMS * PARENTS, k0, mask=here)
 
 
 @triton.jit

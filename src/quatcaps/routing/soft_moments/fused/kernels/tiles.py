@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import triton
 import triton.language as tl
+from triton.language.extra import libdevice
+
+from quatcaps.accelerator import interpreted
 
 LOG2E = tl.constexpr(1.4426950408889634)
+INTERPRETED = tl.constexpr(interpreted())
 SMALLEST = tl.constexpr(1.1754943508222875e-38)
 
 
@@ -78,7 +82,7 @@ def load_activation(
 def load_position(
     p,
     window,
-    parents,
+    rows,
     children,
     here,
     real,
@@ -90,7 +94,7 @@ def load_position(
     GRID_HEIGHT: tl.constexpr,
     GRID_WIDTH: tl.constexpr,
     STRIDE: tl.constexpr,
-    UNIFORM: tl.constexpr,
+    WEIGHTED: tl.constexpr,
 ):
     """Poses and activations of the tile's children in the window at p, and what its parents are and want."""
     image, corner = locate(p, GRID_HEIGHT, GRID_WIDTH, WIDTH, STRIDE)
@@ -99,17 +103,29 @@ def load_position(
     for h in tl.static_range(DIMS):
         u += (tl.load(seen + h * CHILDREN, mask=here, other=0.0),)
     a = tl.load(seen + DIMS * CHILDREN, mask=here, other=0.0)
-    m = load_rows(parents[0] + p * (DIMS * PARENTS), real, DIMS, PARENTS)
-    g1 = load_rows(parents[1] + p * (DIMS * PARENTS), real, DIMS, PARENTS)
-    g2 = load_rows(parents[2] + p * (DIMS * PARENTS), real, DIMS, PARENTS)
-    g0 = tl.load(parents[3] + p * PARENTS, mask=real, other=0.0)[None, :]
-    if UNIFORM:
-        return u, a, m, g1, g2, g0, m, g0, a, a
-    q = load_rows(parents[4] + p * (DIMS * PARENTS), real, DIMS, PARENTS)
-    c = tl.load(parents[5] + p * PARENTS, mask=real, other=float("-inf"))[None, :]
-    log_sum = tl.load(children[0] + p, mask=here, other=0.0)
-    da = tl.load(children[1] + p, mask=here, other=0.0)
-    return u, a, m, g1, g2, g0, q, c, log_sum, da
+    if WEIGHTED:
+        row = rows + p * ((4 * DIMS + 2) * PARENTS)
+        m = load_rows(row, real, DIMS, PARENTS)
+        q = load_rows(row + DIMS * PARENTS, real, DIMS, PARENTS)
+        g1 = load_rows(row + 2 * DIMS * PARENTS, real, DIMS, PARENTS)
+        g2 = load_rows(row + 3 * DIMS * PARENTS, real, DIMS, PARENTS)
+        c = tl.load(row + 4 * DIMS * PARENTS, mask=real, other=float("-inf"))[None, :]
+        g0 = tl.load(row + (4 * DIMS + 1) * PARENTS, mask=real, other=0.0)[None, :]
+        log_sum = tl.load(children[0] + p, mask=here, other=0.0)
+        da = tl.load(children[1] + p, mask=here, other=0.0)
+        return u, a, m, q, g1, g2, c, g0, log_sum, da
+    else:
+        m = load_rows(rows + p * ((3 * DIMS + 1) * PARENTS), real, DIMS, PARENTS)
+        return u, a, m, m, m, m, a, a, a, a
+
+
+@triton.jit
+def slopes(g0, g1, g2, d, DIMS: tl.constexpr):
+    """The gradient of a weight, g0 + Σ_h (g1 d + g2 d²), and g1 + g2 d."""
+    slope = ()
+    for h in tl.static_range(DIMS):
+        slope += (g1[h] + g2[h] * d[h],)
+    return add_products(g0, d, slope, DIMS), slope
 
 
 @triton.jit
@@ -197,7 +213,16 @@ def softmax(logits):
     largest = tl.max(logits, 1)
     powers = tl.exp2(logits - largest[:, None])
     total = tl.sum(powers, 1)
-    return powers, total, largest + tl.log2(total)
+    return powers, total, largest + log2(total)
+
+
+@triton.jit
+def log2(x):
+    """By the hardware's instruction, exact to 2⁻²² for x from 1 up; the interpreter has none."""
+    if INTERPRETED:
+        return tl.log2(x)
+    else:
+        return libdevice.fast_log2f(x)
 
 
 @triton.jit

@@ -1,0 +1,139 @@
+"""How the work of one layer's routing is cut into programs."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+from torch import Tensor
+
+from quatcaps.routing.window import Window
+
+WARPS_BY_POSITION, WARPS_BY_CHILD = 4608, 8192
+"""Warps, running and waiting, that keep a large GPU busy to the end of a launch; more splits than that cost more to
+add up than they gain."""
+
+
+@dataclass(frozen=True)
+class Shapes:
+    """The sizes of one layer's routing."""
+
+    images: int
+    children: int
+    dims: int
+    height: int
+    width: int
+    parents: int
+    columns: int
+    window: Window
+
+    @staticmethod
+    def of(poses: Tensor, maps: Tensor, window: Window) -> Shapes:
+        return Shapes(*poses.shape, maps.shape[2], maps.shape[-1], window)
+
+    @property
+    def grid(self) -> tuple[int, int]:
+        return self.window.positions(self.height, self.width)
+
+    @property
+    def positions(self) -> int:
+        return self.images * self.grid[0] * self.grid[1]
+
+    @property
+    def inside(self) -> int:
+        """Children in a window."""
+        return self.window.places * self.children
+
+    @property
+    def pairs(self) -> tuple[int, int]:
+        """One number per child in a window and position."""
+        return (self.inside, self.positions)
+
+    @property
+    def rows(self) -> tuple[int, int, int]:
+        """All that the pass by child needs of weighted moments: centre, precision, g1, g2, logit, g0."""
+        return (self.positions, 4 * self.dims + 2, self.parents)
+
+    @property
+    def uniform_rows(self) -> tuple[int, int, int]:
+        """And of uniform ones: centre, g1, g2, g0."""
+        return (self.positions, 3 * self.dims + 1, self.parents)
+
+    def parent_shape(self, *dims: int) -> tuple[int, ...]:
+        """How parents lie in memory, with so many numbers each."""
+        return (self.images, *self.grid, *dims, self.parents)
+
+    def constants(self) -> dict[str, Any]:
+        """What the kernels are compiled for."""
+        return {
+            "CHILDREN": self.children,
+            "PARENTS": self.parents,
+            "ROWS": self.dims // self.columns,
+            "COLUMNS": self.columns,
+            "HEIGHT": self.height,
+            "WIDTH": self.width,
+            "GRID_HEIGHT": self.grid[0],
+            "GRID_WIDTH": self.grid[1],
+            "PLACES": self.window.places,
+            "KERNEL_WIDTH": self.window.width,
+            "STRIDE": self.window.stride,
+            "SHARED": self.window.shared,
+        }
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How a pass is cut: tiles of `tile` × `tile_parents`, `tiles` of them, each split into `splits` programs that
+    walk `per_program` steps."""
+
+    tile: int
+    tile_parents: int
+    warps: int
+    tiles: int
+    splits: int
+    per_program: int
+
+    @property
+    def launch(self) -> tuple[int, int]:
+        return (self.tiles, self.splits)
+
+    def options(self) -> dict[str, int]:
+        return {"TILE": self.tile, "TILE_PARENTS": self.tile_parents, "num_warps": self.warps}
+
+
+def plan(rows: int, steps: int, shapes: Shapes, *, per_thread: int, least_steps: int, warps_wanted: int) -> Plan:
+    """Cuts `rows` × parents into tiles of `per_thread` entries a thread, and `steps` into equal walks of at least
+    `least_steps`, so many that there are `warps_wanted` in all."""
+    tile_parents = max(4, power_of_two(shapes.parents))
+    warps = min(16, max(1, tile_parents // 16))
+    per_thread = per_thread if shapes.dims <= 4 else 1
+    tile = max(1, min(per_thread * 32 * warps // tile_parents, power_of_two(rows)))
+    tiles = math.ceil(rows / tile)
+    splits = max(1, min(math.ceil(warps_wanted / (tiles * warps)), steps // least_steps))
+    per_program = math.ceil(steps / splits)
+    return Plan(tile, tile_parents, warps, tiles, math.ceil(steps / per_program), per_program)
+
+
+def by_position(shapes: Shapes, *, per_thread: int, least_steps: int) -> Plan:
+    """For the passes whose tiles are positions and whose steps are children."""
+    return plan(
+        shapes.positions,
+        shapes.inside,
+        shapes,
+        per_thread=per_thread,
+        least_steps=least_steps,
+        warps_wanted=WARPS_BY_POSITION,
+    )
+
+
+def by_child(shapes: Shapes, *, per_thread: int) -> Plan:
+    """For the pass whose tiles are children and whose steps are positions."""
+    return plan(
+        shapes.inside, shapes.positions, shapes, per_thread=per_thread, least_steps=16, warps_wanted=WARPS_BY_CHILD
+    )
+
+
+def power_of_two(count: int) -> int:
+    """The least power of two that is no less."""
+    return 1 << (count - 1).bit_length()

@@ -1,0 +1,51 @@
+"""How parents and maps lie in memory for the operators, and how a window travels to them."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from quatcaps.routing.window import Window
+
+
+def positions_first(values: Tensor) -> Tensor:
+    """(N, J, D, H, W) → (N, H, W, D, J), or (N, J, H, W) → (N, H, W, J), contiguous.
+
+    Parents lie in memory this way: the parents of a position are neighbours. What the operators return is laid out so
+    behind the usual shape, elementwise operations keep it, and so this is most often no copy.
+    """
+    return values.movedim((-2, -1), (1, 2)).transpose(3, -1).contiguous()
+
+
+def parents_first(values: Tensor) -> Tensor:
+    """The inverse of `positions_first`, as a view."""
+    return values.transpose(3, -1).movedim((1, 2), (-2, -1))
+
+
+def empty_parents(centre: Tensor, dims: int | None = None) -> Tensor:
+    """An empty tensor in the layout of the operators' results: as many numbers per parent as in `centre`, or one."""
+    images, parents, pose, height, width = centre.shape
+    if dims is None:
+        return parents_first(centre.new_empty(images, height, width, pose, parents))
+    return parents_first(centre.new_empty(images, height, width, parents))
+
+
+def by_parent(maps: Tensor) -> Tensor:
+    """(offsets, I, J, C, C) → (offsets, I, C, C, J), contiguous: no copy for maps that lie so in memory."""
+    return maps.movedim(2, 4).contiguous()
+
+
+def empty_children(poses: Tensor, activations: Tensor, maps: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Empty gradients of children, in the layout of the operators' results."""
+    offsets, children, parents, columns, _ = maps.shape
+    grad_maps = maps.new_empty(offsets, children, columns, columns, parents).movedim(4, 2)
+    return poses.new_empty(poses.shape), activations.new_empty(activations.shape), grad_maps
+
+
+def pack(window: Window) -> list[int]:
+    """A window as numbers, which is what an operator can take."""
+    return [window.height, window.width, window.stride, int(window.shared)]
+
+
+def unpack(numbers: list[int]) -> Window:
+    height, width, stride, shared = numbers
+    return Window(height, width, stride, bool(shared))
