@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import functools
 import math
-import os
 from collections.abc import Callable, Sequence
 
 import torch
@@ -64,13 +63,14 @@ class PrimaryCapsules(nn.Module):
 
     def forward(self, images: Tensor) -> Capsules:
         check_images(images, self.channels, next(self.parameters()))
-        if self.activation_trunk is None:
+        activation_trunk = self.activation_trunk
+        if activation_trunk is None:
             features = self.pose_trunk(images)
             poses, logits = self.pose_head(features), self.activation_head(features)
         else:
             poses, logits = side_by_side(
                 lambda: self.pose_head(self.pose_trunk(images)),
-                lambda: self.activation_head(self.activation_trunk(images)),
+                lambda: self.activation_head(activation_trunk(images)),
                 images.device,
             )
         return Capsules(poses.unflatten(1, (self.capsules, self.dims)), logits.sigmoid())
@@ -80,7 +80,7 @@ def side_by_side(
     first: Callable[[], Tensor], second: Callable[[], Tensor], device: torch.device
 ) -> tuple[Tensor, Tensor]:
     """Both results; on a GPU, computed at the same time on two streams, and so are their gradients."""
-    if device.type != "cuda" or torch.compiler.is_compiling() or os.environ.get("NO_SIDE"):
+    if device.type != "cuda" or torch.compiler.is_compiling():
         return first(), second()
     main, side = torch.cuda.current_stream(device), side_stream(device)
     side.wait_stream(main)

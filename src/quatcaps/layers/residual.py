@@ -58,16 +58,26 @@ def normalised(norm: nn.BatchNorm2d, features: Tensor) -> Tensor:
     one block of threads, and compute a gradient that nobody asks for. We sum image by image first."""
     if not (features.is_cuda and norm.training) or features.requires_grad:
         return norm(features)
+    return normalised_constants(norm, features)
+
+
+def normalised_constants(norm: nn.BatchNorm2d, features: Tensor) -> Tensor:
+    """Batch normalisation in training of features that need no gradient."""
     images, _, height, width = features.shape
+    momentum, mean_so_far, variance_so_far = norm.momentum, norm.running_mean, norm.running_var
+    assert momentum is not None
+    assert mean_so_far is not None
+    assert variance_so_far is not None
     with torch.no_grad():
         mean = features.mean((2, 3)).mean(0)
         centred = features - mean[:, None, None]
         variance = centred.square().mean((2, 3)).mean(0)
-        count = images * height * width
-        norm.num_batches_tracked.add_(1)
-        norm.running_mean.lerp_(mean, norm.momentum)
-        norm.running_var.lerp_(variance * (count / max(1, count - 1)), norm.momentum)
         standard = centred * (variance + norm.eps).rsqrt()[:, None, None]
+        count = images * height * width
+        mean_so_far.lerp_(mean, momentum)
+        variance_so_far.lerp_(variance * (count / max(1, count - 1)), momentum)
+        if norm.num_batches_tracked is not None:
+            norm.num_batches_tracked.add_(1)
     weight, bias = (values.repeat(images, 1)[:, :, None, None] for values in (norm.weight, norm.bias))
     return torch.addcmul(bias, standard, weight)
 

@@ -95,8 +95,8 @@ def em_routing(
 ) -> Capsules:
     """Parents of the votes behind `soft_moments`; the gradient flows through every iteration."""
     estimate = em_fused.m_step if getattr(soft_moments, "fused", False) else m_step
-    parents = None
-    for iteration in range(1, settings.iterations + 1):
+    parents, activation = estimate(soft_moments(None), beta_u, beta_a, settings, inverse_temperature(1))
+    for iteration in range(2, settings.iterations + 1):
         moments = soft_moments(parents)
         parents, activation = estimate(moments, beta_u, beta_a, settings, inverse_temperature(iteration))
     return Capsules(parents.centre, activation)

@@ -91,15 +91,11 @@ def uniform(poses: Tensor, activations: Tensor, maps: Tensor, window: Window) ->
 
 
 def parents_backward(
-    grad_mass: Tensor,
-    grad_first: Tensor,
-    grad_second: Tensor,
+    grads: tuple[Tensor, Tensor, Tensor],
     poses: Tensor,
     activations: Tensor,
     maps: Tensor,
-    centre: Tensor,
-    precision: Tensor,
-    logit: Tensor,
+    parents: tuple[Tensor, Tensor, Tensor],
     mass: Tensor,
     first: Tensor,
     log_total: Tensor,
@@ -111,8 +107,8 @@ def parents_backward(
 
     shapes = Shapes.of(poses, maps, window)
     cut = by_position(shapes, per_thread=4, least_steps=8)
-    m, p, c = positions_first(centre), positions_first(precision), positions_first(logit)
-    grads = tuple(positions_first(grad) for grad in (grad_mass, grad_first, grad_second))
+    m, p, c = (positions_first(values) for values in parents)
+    g0, g1, g2 = (positions_first(grad) for grad in grads)
     sums = empty_sums(poses, shapes, cut.splits)
     rows = poses.new_empty(shapes.rows)
     grad_activation = torch.empty_like(log_total)
@@ -123,7 +119,9 @@ def parents_backward(
         m,
         p,
         c,
-        *grads,
+        g0,
+        g1,
+        g2,
         log_total,
         sums,
         rows,
@@ -139,7 +137,9 @@ def parents_backward(
         sums,
         m,
         p,
-        *grads,
+        g0,
+        g1,
+        g2,
         positions_first(mass),
         positions_first(first),
         grad_centre,
@@ -160,35 +160,34 @@ def children_backward(
     poses: Tensor,
     activations: Tensor,
     maps: Tensor,
-    rows: Tensor | None,
-    log_total: Tensor | None,
-    grad_activation: Tensor | None,
-    uniform: tuple[Tensor, Tensor, Tensor, Tensor] | None,
+    left: tuple[Tensor, Tensor, Tensor] | None,
+    uniform: tuple[Tensor, ...] | None,
     window: Window,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Gradients of poses, activations and maps: from weighted moments, by what `parents_backward` left; from uniform
-    ones, by their centre and the gradients of mass, first and second; or from both."""
+    """Gradients of poses, activations and maps: from weighted moments, by what is `left` of them (rows, the logarithms
+    of the softmax's sums, gradients of activations); from uniform ones, by their centre and the gradients of mass,
+    first and second; or from both."""
     from quatcaps.routing.soft_moments.fused.kernels import backward, parts
 
     shapes = Shapes.of(poses, maps, window)
     poses, activations, matrices = poses.contiguous(), activations.contiguous(), by_parent(maps)
-    unused = poses
-    uniform_rows = unused
+    rows, log_total, grad_activation = left or (poses, poses, poses)  # pointers that nobody follows
+    uniform_rows = poses
     if uniform is not None:
         laid = [positions_first(values) for values in uniform]
         uniform_rows = poses.new_empty(shapes.uniform_rows)
         tile, parents = 256, laid[1].numel()
         parts.pack_uniform[(math.ceil(parents / tile),)](
-            unused if rows is None else rows,
+            rows,
             *laid,
             uniform_rows,
             parents,
             PARENTS=shapes.parents,
             DIMS=shapes.dims,
-            WEIGHTED=rows is not None,
+            WEIGHTED=left is not None,
             TILE=tile,
         )
-    cut = by_child(shapes, per_thread=4 if rows is not None and uniform is not None else 8)
+    cut = by_child(shapes, per_thread=4 if left and uniform else 8)
     pixels, columns = shapes.images * shapes.height * shapes.width, shapes.dims + 1
     tile, tile_children = 16, min(32, power_of_two(shapes.children))
     grid = (math.ceil(pixels / tile), math.ceil(shapes.children / tile_children), columns)
@@ -210,14 +209,16 @@ def children_backward(
     backward.sum_children[cut.launch](
         packed,
         matrices,
-        *(unused if values is None else values for values in (rows, log_total, grad_activation)),
+        rows,
+        log_total,
+        grad_activation,
         uniform_rows,
         buffer,
         sums,
         shapes.positions,
         cut.per_program,
         **shapes.constants(),
-        WEIGHTED=rows is not None,
+        WEIGHTED=left is not None,
         UNIFORM=uniform is not None,
         **cut.options(),
     )

@@ -7,9 +7,9 @@ Four operators, each with a fake kernel (shapes without numbers):
     parents_backward    gradients of the moments → those of the parents, and what the next needs
     children_backward   → gradients of the children: poses, activations, maps
 
-The slots have the shapes of what `parents_backward` leaves for `children_backward`. Moments that were given the slots of
-uniform moments do not run `children_backward`: they return what is left as the slots' gradient, and the uniform moments,
-whose backward comes later, run it once for both. `window` travels as height, width, stride, shared.
+The slots have the shapes of what `parents_backward` leaves for `children_backward`. Moments that were given the slots
+of uniform moments do not run `children_backward`: they return what is left as the slots' gradient, and the uniform
+moments, whose backward comes later, run it once for both. `window` travels as height, width, stride, shared.
 """
 
 from __future__ import annotations
@@ -61,8 +61,9 @@ uniform_moments.register_fake(_uniform_moments_fake)
 
 
 def _moments(*arguments: Any) -> tuple[Tensor, ...]:
-    *children_and_parents, _, _, _, keep, window = arguments
-    return launch.weighted(*children_and_parents, keep, unpack(window))
+    *_, keep, window = arguments
+    poses, activations, maps, centre, precision, logit = arguments[:6]
+    return launch.weighted(poses, activations, maps, centre, precision, logit, keep, unpack(window))
 
 
 def _moments_fake(poses: Tensor, activations: Tensor, maps: Tensor, centre: Tensor, *rest: Any) -> tuple[Tensor, ...]:
@@ -81,7 +82,11 @@ moments.register_fake(_moments_fake)
 
 
 def _parents_backward(*arguments: Any) -> tuple[Tensor, ...]:
-    return launch.parents_backward(*arguments[:-1], unpack(arguments[-1]))
+    poses, activations, maps, centre, precision, logit, mass, first, log_total, window = arguments[3:]
+    parents = (centre, precision, logit)
+    return launch.parents_backward(
+        arguments[:3], poses, activations, maps, parents, mass, first, log_total, unpack(window)
+    )
 
 
 def _parents_backward_fake(*arguments: Any) -> tuple[Tensor, ...]:
@@ -102,9 +107,11 @@ parents_backward.register_fake(_parents_backward_fake)
 
 
 def _children_backward(*arguments: Any) -> tuple[Tensor, ...]:
-    *children_and_left, centre, g0, g1, g2, window = arguments
-    uniform = None if centre is None else (centre, g0, g1, g2)
-    return launch.children_backward(*children_and_left, uniform, unpack(window))
+    poses, activations, maps, rows, log_total, grad_activation, *uniform, window = arguments
+    left = None if rows is None else (rows, log_total, grad_activation)
+    return launch.children_backward(
+        poses, activations, maps, left, None if uniform[0] is None else tuple(uniform), unpack(window)
+    )
 
 
 def _children_backward_fake(poses: Tensor, activations: Tensor, maps: Tensor, *rest: Any) -> tuple[Tensor, ...]:

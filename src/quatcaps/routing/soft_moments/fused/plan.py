@@ -30,7 +30,8 @@ class Shapes:
 
     @staticmethod
     def of(poses: Tensor, maps: Tensor, window: Window) -> Shapes:
-        return Shapes(*poses.shape, maps.shape[2], maps.shape[-1], window)
+        images, children, dims, height, width = poses.shape
+        return Shapes(images, children, dims, height, width, maps.shape[2], maps.shape[-1], window)
 
     @property
     def grid(self) -> tuple[int, int]:

@@ -2,25 +2,16 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
-import pytest
 import torch
 
+from quatcaps.bench.paper import PaperCapsules, as_in_the_paper, paper_votes
 from quatcaps.models import build
-
-BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
-
-
-@pytest.fixture(autouse=True)
-def beside_the_benchmarks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.syspath_prepend(str(BENCHMARKS))
+from quatcaps.models.qcn import QCN
 
 
 def test_the_papers_votes_are_ours_with_a_zero_before_them() -> None:
-    from paper_formulation import PaperCapsules, paper_votes
-
     network = build("qcn-small", channels=2, classes=5, seed=0, iterations=1)
+    assert isinstance(network, QCN)
     images = torch.randn(3, 2, 32, 32, generator=torch.Generator().manual_seed(0))
     capsules = network.primary(images)
     for layer in (*network.layers, network.classify):
@@ -34,7 +25,6 @@ def test_the_papers_votes_are_ours_with_a_zero_before_them() -> None:
 
 
 def test_a_network_as_in_the_paper_keeps_its_parameters() -> None:
-    from paper_formulation import as_in_the_paper
-
     network = build("qcn", channels=2, classes=5)
+    assert isinstance(network, QCN)
     assert sum(p.numel() for p in as_in_the_paper(network).parameters()) == 187_762
