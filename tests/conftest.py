@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
 import torch
+from jaxtyping._import_hook import _JaxtypingFinder
 
 from quatcaps import cli, data
 from quatcaps.data.imageset import ImageSet
+
+if not torch.cuda.is_available():
+    os.environ["TRITON_INTERPRET"] = "1"  # before the first kernel is imported, which happens when one is needed
+
+for finder in sys.meta_path:
+    if isinstance(finder, _JaxtypingFinder):
+        # Triton compiles the source of its kernels: what is wrapped around them is not in it.
+        finder.should_instrument = lambda name, ask=finder.should_instrument: ".kernels" not in name and ask(name)
 
 
 @pytest.fixture(scope="session")

@@ -17,9 +17,14 @@ def runs_kernels(*tensors: Tensor) -> bool:
     return all(tensor.dtype == torch.float32 and unavailable(tensor.device) is None for tensor in tensors)
 
 
-@functools.cache
+@torch.compiler.assume_constant_result  # a question about the machine, not to be traced
 def unavailable(device: torch.device) -> str | None:
     """Why Triton cannot run there, or None."""
+    return _unavailable(device)
+
+
+@functools.cache
+def _unavailable(device: torch.device) -> str | None:
     if importlib.util.find_spec("triton") is None:
         return "needs the package triton, which is not installed"
     if interpreted():

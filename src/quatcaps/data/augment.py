@@ -22,9 +22,10 @@ def random_crop(images: Tensor, size: int, generator: torch.Generator) -> Tensor
     drawn_on = generator.device
     top = torch.randint(height - size + 1, (count, 1), generator=generator, device=drawn_on)
     left = torch.randint(width - size + 1, (count, 1), generator=generator, device=drawn_on)
-    span = torch.arange(size, device=drawn_on)
+    top, left = top.to(images.device), left.to(images.device)
+    span = torch.arange(size, device=images.device)
     pixels = (top + span)[:, :, None] * width + (left + span)[:, None, :]
-    chosen = pixels.view(count, 1, -1).to(images.device).expand(-1, channels, -1)
+    chosen = pixels.view(count, 1, -1).expand(-1, channels, -1)
     return images.flatten(2).gather(2, chosen).view(count, channels, size, size)
 
 

@@ -33,7 +33,7 @@ class RotorMaps(nn.Module):
         nn.init.uniform_(self.axis, -1.0, 1.0)
 
     def forward(self) -> Float[Tensor, "offsets children parents 3 3"]:
-        if runs_kernels(self.angle, self.axis):
+        if self.angle.is_cuda and runs_kernels(self.angle, self.axis):
             return rotor_fused.rotor_matrix(self.angle, self.axis)
         return quaternion.rotor_to_matrix(quaternion.rotor(self.angle, self.axis))
 

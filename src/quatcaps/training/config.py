@@ -13,6 +13,7 @@ from quatcaps.settings import change, to_json
 LOSSES = ("spread", "cross-entropy")
 SCHEDULES = ("staircase", "cosine", "constant")
 VIEWPOINTS = ("all", "azimuth", "elevation")
+BACKENDS = ("auto", "reference", "lean", "native", "triton")
 
 
 def setting(default: Any, explanation: str) -> Any:
@@ -47,6 +48,10 @@ class TrainingConfig:
     weight_decay: float = setting(0.0, "decoupled weight decay")
     seed: int = setting(0, "seed of the weights, the order of the images and the crops")
     device: str = setting("auto", "cpu, cuda, cuda:N, or auto: cuda where there is one")
+    backend: str = setting(
+        "auto", "what computes the routing: reference, lean, native, triton, or auto: the device's fastest"
+    )
+    cuda_graph: bool = setting(True, "on CUDA, capture the training step as one graph")
     evaluate_every: int = setting(
         1, "epochs between measurements on the test images (never used to choose); 0: only at the end"
     )
@@ -56,7 +61,12 @@ class TrainingConfig:
     tensorboard: bool = setting(False, "write TensorBoard events too (needs the extra quatcaps[tensorboard])")
 
     def __post_init__(self) -> None:
-        for name, known in (("loss", LOSSES), ("schedule", SCHEDULES), ("viewpoints", VIEWPOINTS)):
+        for name, known in (
+            ("loss", LOSSES),
+            ("schedule", SCHEDULES),
+            ("viewpoints", VIEWPOINTS),
+            ("backend", BACKENDS),
+        ):
             if getattr(self, name) not in known:
                 raise unknown_name(name, getattr(self, name), known)
         positive = ("image_size", "crop", "epochs", "batch", "decay_steps", "checkpoint_every", "log_every")

@@ -12,22 +12,21 @@ from types import FrameType
 from typing import Protocol, runtime_checkable
 
 import torch
-from torch import Tensor
 
 from quatcaps.data.batches import TrainingBatches, mix
 from quatcaps.data.imageset import ImageSet
 from quatcaps.errors import QuatcapsError
 from quatcaps.evaluation.measure import activations_of, evaluate
-from quatcaps.losses import cross_entropy, margin, spread_loss
-from quatcaps.models import Output
+from quatcaps.layers import use_backend
 from quatcaps.training import checkpoint
 from quatcaps.training.checkpoint import Position
-from quatcaps.training.config import TrainingConfig
-from quatcaps.training.health import NonFiniteError, origin
+from quatcaps.training.health import NonFiniteError
 from quatcaps.training.log import Log
 from quatcaps.training.run import Run, choose_device
 from quatcaps.training.schedule import learning_rate
+from quatcaps.training.step import TrainingStep
 
+SECONDS_UNSEEN = 0.2  # between reports of a GPU's steps
 CROPS, TEST_CHOICE = -1, -2  # streams of chance beside the epochs 0, 1, …
 
 
@@ -54,9 +53,8 @@ class Trainer:
         self.device = choose_device(device or self.config.device)
         self.network = run.network().to(self.device)
         self.check_fit(training)
-        self.optimiser = torch.optim.AdamW(
-            self.network.parameters(), lr=self.config.learning_rate, weight_decay=self.config.weight_decay
-        )
+        use_backend(self.network, self.config.backend)
+        self.step = TrainingStep(self.network, self.config, self.device)
         self.generator = torch.Generator().manual_seed(mix(self.config.seed, CROPS))
         self.batches = TrainingBatches(
             training, self.config.batch, self.config.crop, self.config.seed, self.device, self.generator
@@ -66,14 +64,13 @@ class Trainer:
         saved = checkpoint.checkpoints(run.checkpoints)
         if saved:
             self.position = self.restore(saved)
-        self.totals = torch.tensor(
-            [self.position.loss_sum, self.position.errors], dtype=torch.float64, device=self.device
-        )
+        self.first_step = self.position.step
+        self.step.totals.copy_(torch.tensor([self.position.loss_sum, self.position.errors], dtype=torch.float64))
 
     def restore(self, saved: list[Path]) -> Position:
         """From the newest checkpoint; if that is damaged, the error says which one there is before it."""
         try:
-            return checkpoint.restore(saved[-1], self.network, self.optimiser, self.generator)
+            return checkpoint.restore(saved[-1], self.network, self.step.optimiser, self.generator)
         except QuatcapsError as error:
             earlier = f"; remove {saved[-1]} to go on from {saved[-2].name}" if len(saved) > 1 else ""
             raise QuatcapsError(f"{error}{earlier}") from error
@@ -105,23 +102,46 @@ class Trainer:
             log.close()
 
     def train_epoch(self, reporter: Reporter, log: Log, stopped: threading.Event) -> None:
-        position = self.position
+        position, reported = self.position, 0.0
         for batch in self.batches.epoch(position.epoch, position.batch):
             started = time.perf_counter()
             rate = learning_rate(self.config, position.step, self.steps)
-            loss, wrong = self.update(batch.images, batch.labels, rate)
-            self.totals += torch.stack([loss.double(), wrong.double()])
+            with self.named_failure():
+                self.step(batch.images, batch.labels, rate, position.step)
             position.step += 1
             position.batch += 1
+            to_log = position.step % self.config.log_every == 0
+            to_save = position.step % self.config.checkpoint_every == 0
+            # Every look at a number makes a GPU wait.
+            if not self.step.on_gpu or to_log or to_save or stopped.is_set() or started - reported > SECONDS_UNSEEN:
+                mean_loss, error = self.means()
+                reporter.step(position.step, self.steps, position.epoch, mean_loss, error)
+                reported = time.perf_counter()
             position.seconds += time.perf_counter() - started
-            loss_sum, errors = self.totals.tolist()
-            mean_loss, error = loss_sum / position.batch, errors / (position.batch * self.config.batch)
-            reporter.step(position.step, self.steps, position.epoch, mean_loss, error)
-            if position.step % self.config.log_every == 0:
-                log.write("step", position.step, epoch=position.epoch, loss=float(loss), learning_rate=rate)
-            if position.step % self.config.checkpoint_every == 0:
+            if to_log:
+                loss = self.step.loss.item()
+                log.write("step", position.step, epoch=position.epoch, loss=loss, learning_rate=rate)
+            if to_save:
                 self.save()
             self.heed(stopped)
+
+    def means(self) -> tuple[float, float]:
+        """The mean loss and the error of this epoch so far; raises if a number was not finite."""
+        with self.named_failure():
+            self.step.check()
+        loss_sum, errors = self.step.totals.tolist()
+        return loss_sum / self.position.batch, errors / (self.position.batch * self.config.batch)
+
+    @contextmanager
+    def named_failure(self) -> Iterator[None]:
+        """Adds to the error of a number that is not finite at which step, and what there is to go on from."""
+        try:
+            yield
+        except NonFiniteError as error:
+            step = self.first_step + int(self.step.good_steps.item()) + 1
+            saved = checkpoint.checkpoints(self.run.checkpoints)
+            good = f"the last good checkpoint is {saved[-1]}" if saved else "there is no checkpoint yet"
+            raise NonFiniteError(f"training stopped at step {step}: {error}; {good}") from error
 
     def heed(self, stopped: threading.Event) -> None:
         """Saves and stops where somebody asked for it."""
@@ -132,34 +152,9 @@ class Trainer:
                 f"go on with quatcaps train --resume {self.run.folder}"
             )
 
-    def update(self, images: Tensor, labels: Tensor, rate: float) -> tuple[Tensor, Tensor]:
-        """One step of the optimiser; the loss, and how many images were misclassified before it."""
-        for group in self.optimiser.param_groups:
-            group["lr"] = rate
-        self.optimiser.zero_grad(set_to_none=True)
-        output = self.network(images)
-        loss = loss_of(self.config, output, labels, self.position.step)
-        loss.backward()
-        norm = torch.nn.utils.get_total_norm(
-            [parameter.grad for parameter in self.network.parameters() if parameter.grad is not None]
-        )
-        if not torch.isfinite(loss + norm):
-            raise self.non_finite(images, loss)
-        self.optimiser.step()
-        return loss.detach(), (output.activations.detach().argmax(1) != labels).sum()
-
-    def non_finite(self, images: Tensor, loss: Tensor) -> NonFiniteError:
-        saved = checkpoint.checkpoints(self.run.checkpoints)
-        what = f"the loss is {loss.item()}" if not torch.isfinite(loss) else "a gradient is not finite"
-        good = f"the last good checkpoint is {saved[-1]}" if saved else "there is no checkpoint yet"
-        place = origin(self.network, images)
-        return NonFiniteError(f"training stopped at step {self.position.step + 1}: {what}; it began in {place}; {good}")
-
     def end_epoch(self, reporter: Reporter, log: Log, stopped: threading.Event) -> None:
         position = self.position
-        loss_sum, errors = self.totals.tolist()
-        images = position.batch * self.config.batch
-        loss, error = loss_sum / position.batch, errors / images
+        loss, error = self.means()
         last = position.epoch + 1 == self.config.epochs
         test_error = None
         if last or (self.config.evaluate_every and (position.epoch + 1) % self.config.evaluate_every == 0):
@@ -181,17 +176,14 @@ class Trainer:
         reporter.epoch(position.epoch, self.config.epochs, loss, error, test_error)
         position.epoch += 1
         position.batch = 0
-        self.totals.zero_()
+        self.step.totals.zero_()
 
     def save(self) -> Path:
-        self.position.loss_sum, self.position.errors = self.totals[0].item(), int(self.totals[1].item())
-        return checkpoint.save(self.run.checkpoints, self.network, self.optimiser, self.generator, self.position)
-
-
-def loss_of(config: TrainingConfig, output: Output, labels: Tensor, step: int) -> Tensor:
-    if config.loss == "cross-entropy":
-        return cross_entropy(output.scores.float(), labels, config.score_scale)
-    return spread_loss(output.activations.float(), labels, margin(step, config.margin_scale))
+        with self.named_failure():
+            self.step.check()
+        loss_sum, errors = self.step.totals.tolist()
+        self.position.loss_sum, self.position.errors = loss_sum, int(errors)
+        return checkpoint.save(self.run.checkpoints, self.network, self.step.optimiser, self.generator, self.position)
 
 
 def sample(images: ImageSet, count: int, seed: int) -> ImageSet:

@@ -171,7 +171,8 @@ def children_backward(
 
     shapes = Shapes.of(poses, maps, window)
     poses, activations, matrices = poses.contiguous(), activations.contiguous(), by_parent(maps)
-    rows, log_total, grad_activation = left or (poses, poses, poses)  # pointers that nobody follows
+    unread = (poses, poses, poses)
+    rows, log_total, grad_activation = (values.contiguous() for values in left or unread)
     uniform_rows = poses
     if uniform is not None:
         laid = [positions_first(values) for values in uniform]

@@ -130,6 +130,7 @@ children_backward.register_fake(_children_backward_fake)
 def _keep_uniform(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
     *children, ctx.window = inputs
     ctx.save_for_backward(*children, output[0])
+    ctx.mark_non_differentiable(output[0])
     ctx.set_materialize_grads(False)
 
 

@@ -1,0 +1,152 @@
+"""One training step: forward, loss, backward, and the optimiser, unless a number is not finite.
+
+On a CPU every step is checked before the weights change. On a GPU the check stays on the device: from the first number
+that is not finite the optimiser skips its updates, the batch is kept, and `check`, which waits for the device, raises
+when it is next called. After a few steps the whole of it is captured as one CUDA graph, which gives the same numbers
+without the launches.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+
+import torch
+from torch import Tensor, nn
+
+from quatcaps.losses import cross_entropy, margin, spread_loss
+from quatcaps.models import Output
+from quatcaps.training.config import TrainingConfig
+from quatcaps.training.health import NonFiniteError, origin
+
+STEPS_BEFORE_CAPTURE = 3
+
+
+class TrainingStep:
+    """A network, its optimiser, and what a step leaves: the loss, and sums over steps."""
+
+    def __init__(self, network: nn.Module, config: TrainingConfig, device: torch.device) -> None:
+        self.network, self.config, self.device = network, config, device
+        self.on_gpu = device.type == "cuda"
+        self.optimiser = make_optimiser(network, config, device)
+        self.margin = torch.zeros((), device=device)
+        self.totals = torch.zeros(2, dtype=torch.float64, device=device)  # of the loss, and of misclassified images
+        self.loss = torch.zeros((), device=device)
+        self.good_steps = torch.zeros((), dtype=torch.int64, device=device)
+        self.bad = torch.zeros((), device=device)  # 1 from the first number that is not finite
+        if self.on_gpu:
+            # What a gradient scaler would set: the fused optimiser then leaves the weights as they are.
+            self.optimiser.found_inf = self.bad  # type: ignore[attr-defined]
+        self.images: Tensor | None = None
+        self.labels: Tensor | None = None
+        self.taken = 0
+        self.side: torch.cuda.Stream | None = None
+        self.graph: torch.cuda.CUDAGraph | None = None
+        self.may_capture = self.on_gpu and config.cuda_graph
+
+    def __call__(self, images: Tensor, labels: Tensor, rate: float, step: int) -> None:
+        """Trains on one batch; `step` counts from 0 over the whole run."""
+        self.set_rate(rate)
+        self.margin.fill_(margin(step, self.config.margin_scale))
+        if self.images is None or self.labels is None or images.shape != self.images.shape:
+            self.images, self.labels, self.graph = images.clone(), labels.clone(), None
+        elif self.on_gpu:
+            # A batch after which a number was not finite stays, for `check` to look at.
+            torch.where(self.bad > 0, self.images, images, out=self.images)
+            torch.where(self.bad > 0, self.labels, labels, out=self.labels)
+        else:
+            self.images, self.labels = images, labels
+        if not self.on_gpu:
+            self.compute()
+        elif self.may_capture and self.taken >= STEPS_BEFORE_CAPTURE:
+            self.replay()
+        else:
+            self.compute_aside()
+        self.taken += 1
+
+    def compute(self) -> None:
+        """The step itself, on `self.images`."""
+        assert self.labels is not None
+        output, loss = self.gradients()
+        norm = torch.nn.utils.get_total_norm([p.grad for p in self.network.parameters() if p.grad is not None])
+        self.loss.copy_(loss.detach())
+        torch.maximum(self.bad, (~torch.isfinite(loss.detach() + norm)).float(), out=self.bad)
+        if not self.on_gpu:
+            self.check()
+        self.optimiser.step()
+        wrong = output.activations.argmax(1).ne(self.labels).sum()
+        self.totals += torch.stack([loss.detach().double(), wrong.double()])
+        self.good_steps += (self.bad == 0).long()
+
+    def gradients(self) -> tuple[Output, Tensor]:
+        """Forward and backward."""
+        assert self.images is not None
+        assert self.labels is not None
+        self.optimiser.zero_grad(set_to_none=True)
+        output = self.network(self.images)
+        loss = loss_of(self.config, output, self.labels, self.margin)
+        loss.backward()
+        return output, loss
+
+    def compute_aside(self) -> None:
+        """On a stream of its own, as the steps before a capture must be."""
+        if self.side is None:
+            self.side = torch.cuda.Stream(self.device)
+        main = torch.cuda.current_stream(self.device)
+        self.side.wait_stream(main)
+        with torch.cuda.stream(self.side):
+            self.compute()
+        main.wait_stream(self.side)
+
+    def replay(self) -> None:
+        """The step from its graph, captured the first time."""
+        if self.graph is None:
+            torch.cuda.empty_cache()  # a graph has memory of its own
+            graph = torch.cuda.CUDAGraph()
+            try:
+                with torch.cuda.graph(graph):
+                    self.compute()
+            except RuntimeError as error:
+                self.may_capture = False
+                reason = str(error).strip().splitlines()[0]
+                warnings.warn(f"training without a CUDA graph: this step cannot be captured ({reason})", stacklevel=2)
+                self.compute_aside()
+                return
+            self.graph = graph
+        self.graph.replay()
+
+    def check(self) -> None:
+        """Raises if the loss or a gradient was not finite. On a GPU this waits for all steps that were asked for: since
+        that batch they have been over and over the same one, with the same weights, so that all is as it was then."""
+        if not self.bad.item():
+            return
+        assert self.images is not None
+        loss = self.loss.item()
+        what = "a gradient is not finite" if math.isfinite(loss) else f"the loss is {loss}"
+        raise NonFiniteError(f"{what}; it began in {origin(self.network, self.images)}")
+
+    def set_rate(self, rate: float) -> None:
+        for group in self.optimiser.param_groups:
+            if isinstance(group["lr"], Tensor):
+                group["lr"].fill_(rate)
+            else:
+                group["lr"] = rate
+
+
+def make_optimiser(network: nn.Module, config: TrainingConfig, device: torch.device) -> torch.optim.AdamW:
+    """AdamW; on a GPU in one kernel, with its rate and its counters on the device, so that a graph can hold it."""
+    if device.type != "cuda":
+        return torch.optim.AdamW(network.parameters(), lr=config.learning_rate, weight_decay=config.weight_decay)
+    return torch.optim.AdamW(
+        network.parameters(),
+        lr=torch.tensor(config.learning_rate, device=device),
+        weight_decay=config.weight_decay,
+        fused=True,
+        capturable=True,
+    )
+
+
+def loss_of(config: TrainingConfig, output: Output, labels: Tensor, margin: Tensor) -> Tensor:
+    if config.loss == "cross-entropy":
+        return cross_entropy(output.scores.float(), labels, config.score_scale)
+    return spread_loss(output.activations.float(), labels, margin)

@@ -1,0 +1,33 @@
+"""PyTorch's check of the fused operators: schemas, fake kernels, gradients, dynamic shapes: DEVICE."""
+
+from __future__ import annotations
+
+import sys
+
+import torch
+from torch import Tensor
+
+from quatcaps.poses import rotor_fused
+from quatcaps.routing import Window, em_fused
+from quatcaps.routing.soft_moments.fused import operators
+from quatcaps.routing.soft_moments.layout import pack
+
+device = sys.argv[1]
+generator = torch.Generator().manual_seed(0)
+
+
+def leaves(*shapes: tuple[int, ...]) -> list[Tensor]:
+    return [torch.rand(shape, generator=generator).to(device).requires_grad_() for shape in shapes]
+
+
+window = pack(Window(2, 2))
+children = leaves((1, 2, 3, 3, 3), (1, 2, 3, 3), (4, 2, 3, 3, 3))
+parents = leaves((1, 3, 3, 2, 2), (1, 3, 3, 2, 2), (1, 3, 2, 2))
+torch.library.opcheck(operators.uniform_moments, (*children, window))
+torch.library.opcheck(operators.moments, (*children, *parents, None, None, None, True, window))
+slots = [slot.detach() for slot in operators.uniform_moments(*children, window)[4:]]
+torch.library.opcheck(operators.moments, (*children, *parents, *slots, True, window))
+moments = leaves((1, 3, 3, 2, 2), (1, 3, 2, 2), (1, 3, 3, 2, 2), (1, 3, 3, 2, 2), (3,), (3,))
+torch.library.opcheck(em_fused.em_step, (*moments, 0.01, 1e-4, True))
+torch.library.opcheck(rotor_fused.rotor_matrix, tuple(leaves((2, 2, 3), (2, 2, 3, 3))))
+print("all operators pass")

@@ -1,0 +1,336 @@
+"""Every backend against the reference in float64: values, gradients, odd shapes, degenerate inputs.
+
+On a machine with a GPU the same tests run there, at sizes that networks have; without, Triton's interpreter stands in
+and the sizes are small.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import pytest
+import torch
+from torch import Tensor
+
+from quatcaps.errors import QuatcapsError
+from quatcaps.layers import ClassCapsules, use_backend
+from quatcaps.models import build
+from quatcaps.poses import pose_type
+from quatcaps.routing import EM, Window, soft_moments
+from quatcaps.routing.soft_moments import BACKENDS, Parents, backends
+from quatcaps.training import config
+
+ON_GPU = torch.cuda.is_available()
+DEVICE = torch.device("cuda" if ON_GPU else "cpu")
+FAST = [name for name in BACKENDS if name != "reference" and not (ON_GPU and name == "native")]
+FORWARD, BACKWARD = 1e-5, 1e-4
+
+
+@dataclass(frozen=True)
+class Case:
+    """One layer's routing."""
+
+    images: int = 2
+    children: int = 3
+    parents: int = 5
+    size: int = 5
+    kernel: int = 3
+    stride: int = 1
+    pose: str = "quaternion"
+    whole: bool = False
+    routing: EM = EM()
+
+    @property
+    def window(self) -> Window:
+        return (
+            Window(self.size, self.size, shared=True) if self.whole else Window(self.kernel, self.kernel, self.stride)
+        )
+
+
+SHAPES = {
+    "3x3": Case(),
+    "stride 2": Case(images=1, children=2, size=7, kernel=5, stride=2, parents=16),
+    "1x1": Case(size=2, kernel=1, parents=10),
+    "7x7": Case(images=1, size=8, kernel=7, children=1, parents=3),
+    "uneven": Case(images=3, children=5, size=4, kernel=2, parents=7),
+    "classes": Case(size=3, whole=True),
+    "100 classes": Case(images=1, size=2, whole=True, parents=100),
+    "matrix": Case(images=1, children=2, size=4, parents=3, pose="matrix"),
+    "matrix classes": Case(children=2, size=2, whole=True, pose="matrix"),
+    "one child": Case(children=1, kernel=1, size=2),
+    "one parent": Case(parents=1),
+    "alone": Case(images=1, children=1, parents=1, size=1, kernel=1),
+    "1 iteration": Case(routing=EM(iterations=1)),
+    "3 iterations": Case(size=4, routing=EM(iterations=3)),
+    "5 iterations": Case(size=3, routing=EM(iterations=5)),
+    "logistic": Case(routing=EM(activation="logistic")),
+}
+REAL_SIZES = {
+    "first layer": Case(4, 32, 16, 16, 5),
+    "second layer": Case(4, 16, 16, 12, 5),
+    "class layer": Case(64, 16, 10, 4, whole=True),
+    "matrix layer": Case(2, 8, 16, 6, 3, 2, "matrix"),
+}
+
+
+def random_children(case: Case) -> tuple[Tensor, Tensor]:
+    generator = torch.Generator().manual_seed(1)
+    dims = pose_type(case.pose).dims
+    poses = torch.randn(case.images, case.children, dims, case.size, case.size, generator=generator)
+    return poses, torch.rand(case.images, case.children, case.size, case.size, generator=generator)
+
+
+def agreeing_children(case: Case) -> tuple[Tensor, Tensor]:
+    """Votes that nearly agree: variances near their floor, far from the origin."""
+    poses, activations = random_children(case)
+    return 3 + 0.01 * poses, activations
+
+
+def children_of_one_place(case: Case) -> tuple[Tensor, Tensor]:
+    poses, activations = agreeing_children(case)
+    activations[:, 1:] = 0
+    return poses, activations
+
+
+ADVERSARIAL: dict[str, Callable[[Case], tuple[Tensor, Tensor]]] = {
+    "agreeing": agreeing_children,
+    "one kind of child": children_of_one_place,
+    "all active": lambda case: (random_children(case)[0], torch.ones_like(random_children(case)[1])),
+    "activations 0 and 1": lambda case: (random_children(case)[0], random_children(case)[1].round()),
+    "large poses": lambda case: (30 * random_children(case)[0], random_children(case)[1]),
+    "tiny poses": lambda case: (1e-3 * random_children(case)[0], random_children(case)[1]),
+}
+FINITE: dict[str, Callable[[Case], tuple[Tensor, Tensor]]] = {
+    "all inactive": lambda case: (random_children(case)[0], torch.zeros_like(random_children(case)[1])),
+    "zero poses": lambda case: (torch.zeros_like(random_children(case)[0]), random_children(case)[1]),
+    "poses at the limit": lambda case: (1e6 * random_children(case)[0].sign(), random_children(case)[1]),
+    "poses beyond it": lambda case: (1e30 * random_children(case)[0], random_children(case)[1]),
+    "tiny activations": lambda case: (random_children(case)[0], 1e-30 * random_children(case)[1]),
+    "huge activations": lambda case: (random_children(case)[0], 1e12 * random_children(case)[1]),
+}
+
+
+def routed(case: Case, children: tuple[Tensor, Tensor], backend: str, dtype: torch.dtype) -> dict[str, Tensor]:
+    """Capsules and all gradients of one layer, its maps free parameters angle and axis or a matrix."""
+    torch.manual_seed(2)
+    window = case.window
+    maps = pose_type(case.pose).maps(window.offsets, case.children, case.parents).to(DEVICE, dtype)
+    routing = case.routing.module(case.parents).to(DEVICE, dtype)
+    with torch.no_grad():
+        routing.beta_u.copy_(torch.linspace(-0.3, 0.5, case.parents))
+        routing.beta_a.copy_(torch.linspace(-0.5, 0.2, case.parents))
+    poses, activations = (values.to(DEVICE, dtype).requires_grad_() for values in children)
+    capsules = routing(soft_moments.bind(poses, activations, maps(), window, backend=backend))
+    generator = torch.Generator().manual_seed(3)
+    loss = torch.zeros((), device=DEVICE, dtype=dtype)
+    for result in capsules:
+        loss = loss + (result * torch.randn(result.shape, generator=generator).to(DEVICE, dtype)).sum()
+    named = {"poses": poses, "activations": activations}
+    named |= dict(maps.named_parameters()) | dict(routing.named_parameters())
+    grads = torch.autograd.grad(loss, list(named.values()))
+    return {
+        "capsule poses": capsules.poses.detach(),
+        "capsule activations": capsules.activations.detach(),
+        **{f"gradient of {name}": grad for name, grad in zip(named, grads, strict=True)},
+    }
+
+
+def check_close(found: dict[str, Tensor], wanted: dict[str, Tensor], slack: float = 1.0) -> None:
+    for name, value in found.items():
+        limit = slack * (BACKWARD if name.startswith("gradient") else FORWARD)
+        assert torch.isfinite(value).all(), name
+        error, size = (value.double() - wanted[name]).norm(), wanted[name].norm()
+        assert error <= limit * size + 1e-9, f"{name}: {error / size:.1e}"
+
+
+@pytest.mark.parametrize("backend", FAST)
+@pytest.mark.parametrize("case", SHAPES.values(), ids=SHAPES.keys())
+def test_same_numbers(case: Case, backend: str) -> None:
+    children = random_children(case)
+    check_close(routed(case, children, backend, torch.float32), routed(case, children, "reference", torch.float64))
+
+
+@pytest.mark.parametrize("backend", FAST)
+@pytest.mark.parametrize("children", ADVERSARIAL.values(), ids=ADVERSARIAL.keys())
+def test_same_numbers_from_adversarial_input(children: Callable[[Case], tuple[Tensor, Tensor]], backend: str) -> None:
+    case = Case(images=1, children=4, size=4)
+    given = children(case)
+    check_close(routed(case, given, backend, torch.float32), routed(case, given, "reference", torch.float64))
+
+
+@pytest.mark.skipif(not ON_GPU, reason="too large for the interpreter")
+@pytest.mark.parametrize("case", REAL_SIZES.values(), ids=REAL_SIZES.keys())
+@pytest.mark.parametrize("children", [random_children, agreeing_children])
+def test_same_numbers_at_real_sizes(case: Case, children: Callable[[Case], tuple[Tensor, Tensor]]) -> None:
+    given = children(case)
+    check_close(routed(case, given, "triton", torch.float32), routed(case, given, "reference", torch.float64))
+
+
+@pytest.mark.parametrize("backend", [name for name in FAST if name != "triton"])
+def test_float64(backend: str) -> None:
+    case = Case()
+    children = tuple(values.double() for values in random_children(case))
+    check_close(
+        routed(case, children, backend, torch.float64), routed(case, children, "reference", torch.float64), 1e-6
+    )
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("children", FINITE.values(), ids=FINITE.keys())
+def test_finite_in_finite_out(children: Callable[[Case], tuple[Tensor, Tensor]], backend: str) -> None:
+    if ON_GPU and backend == "native":
+        pytest.skip("native runs on CPUs")
+    case = Case(images=1, children=2, size=3)
+    for name, value in routed(case, children(case), backend, torch.float32).items():
+        assert torch.isfinite(value).all(), name
+
+
+def moments_and_gradients(backend: str, dtype: torch.dtype, parents: Parents) -> list[Tensor]:
+    """One call under given parents, and the gradients of everything that went in."""
+    case = Case(images=1, children=4, size=4)
+    torch.manual_seed(2)
+    maps = pose_type(case.pose).maps(case.window.offsets, case.children, case.parents)().detach()
+    leaves = [
+        values.to(DEVICE, dtype).detach().clone().requires_grad_()
+        for values in (*random_children(case), maps, *parents)
+    ]
+    poses, activations, maps, *rest = leaves
+    moments = soft_moments.bind(poses, activations, maps, case.window, backend=backend)(Parents(*rest))
+    generator = torch.Generator().manual_seed(4)
+    weighted = [
+        (value * torch.randn(value.shape, generator=generator).to(DEVICE, dtype)).sum() for value in moments[1:]
+    ]
+    grads = torch.autograd.grad(sum(weighted), leaves)
+    return [*(value.detach() for value in moments[1:]), *grads]
+
+
+PARENTS: dict[str, Callable[[Parents], Parents]] = {
+    "as they are": lambda parents: parents,
+    "a common offset of a million": lambda parents: parents._replace(logit=parents.logit.round() + 1e6),
+    "one certain winner": lambda parents: parents._replace(
+        logit=parents.logit + 1e4 * torch.arange(5.0)[None, :, None, None]
+    ),
+    "no precision": lambda parents: parents._replace(precision=torch.zeros_like(parents.precision)),
+    "far centres": lambda parents: parents._replace(centre=parents.centre + 40),
+}
+
+
+@pytest.mark.parametrize("backend", FAST)
+@pytest.mark.parametrize("change", PARENTS.values(), ids=PARENTS.keys())
+def test_moments_under_given_parents(change: Callable[[Parents], Parents], backend: str) -> None:
+    generator = torch.Generator().manual_seed(5)
+    shape = (1, 5, 3, 2, 2)
+    parents = change(
+        Parents(
+            torch.randn(shape, generator=generator),
+            torch.rand(shape, generator=generator),
+            torch.randn(shape[:2] + shape[3:], generator=generator),
+        )
+    )
+    found = moments_and_gradients(backend, torch.float32, parents)
+    wanted = moments_and_gradients("reference", torch.float64, parents)
+    for index, (value, right) in enumerate(zip(found, wanted, strict=True)):
+        limit = FORWARD if index < 3 else BACKWARD
+        assert (value.double() - right).norm() <= limit * right.norm() + 1e-6, index
+
+
+@pytest.mark.parametrize("backend", FAST)
+def test_moments_twice_under_given_parents(backend: str) -> None:
+    """Gradients of two calls add up, whether the first was uniform or not."""
+    case = Case(images=1, children=2, size=3, kernel=3)
+    for calls in ((None, "given"), ("given", "given"), (None, "given", "given"), (None, None)):
+        results = []
+        for name, dtype in ((backend, torch.float32), ("reference", torch.float64)):
+            torch.manual_seed(6)
+            maps = pose_type(case.pose).maps(case.window.offsets, case.children, case.parents)().detach()
+            leaves = [v.to(DEVICE, dtype).requires_grad_() for v in (*random_children(case), maps.clone())]
+            given = Parents(*(torch.rand(1, 5, *dims, 1, 1).to(DEVICE, dtype) for dims in ((3,), (3,), ())))
+            votes = soft_moments.bind(*leaves, case.window, backend=name)
+            total = sum(value.sin().sum() for call in calls for value in votes(given if call else None)[1:3])
+            # Uniform moments come about centres of each backend's choice: only what does not depend on them counts.
+            if None in calls:
+                total = sum(votes(given if call else None).mass.sin().sum() for call in calls)
+            results.append(torch.autograd.grad(total, leaves, allow_unused=True, materialize_grads=True))
+        for found, wanted in zip(*results, strict=True):
+            assert (found.double() - wanted).norm() <= BACKWARD * wanted.norm() + 1e-6, calls
+
+
+def test_the_device_decides() -> None:
+    case = Case()
+    poses, maps = random_children(case)[0].to(DEVICE), torch.zeros(9, 3, 5, 3, 3, device=DEVICE)
+    assert backends.choose("auto", poses, maps, "position") == backends.default(DEVICE)
+    assert backends.default(torch.device("cuda")) == "triton"
+    for name in FAST:
+        assert backends.choose(name, poses, maps, "position") == name
+
+
+def test_a_stand_in_is_announced_once(recwarn: pytest.WarningsRecorder) -> None:
+    backends.announce.cache_clear()
+    case = Case()
+    poses, maps = random_children(case)[0].to(DEVICE).double(), torch.zeros(9, 3, 5, 3, 3, device=DEVICE)
+    with pytest.warns(UserWarning, match=r"lean backend: triton computes in float32, not float64"):
+        assert backends.choose("triton", poses, maps, "position") == "lean"
+    assert backends.choose("triton", poses, maps, "position") == "lean"
+    with pytest.warns(UserWarning, match=r"reference backend: lean shares a child among the parents at one position"):
+        assert backends.choose("lean", poses, maps, "all") == "reference"
+    assert not recwarn.list
+
+
+def test_too_many_parents_for_the_kernels() -> None:
+    backends.announce.cache_clear()
+    poses, maps = torch.zeros(1, 1, 3, 1, 1, device=DEVICE), torch.zeros(1, 1, 1025, 3, 3, device=DEVICE)
+    with pytest.warns(UserWarning, match="at most 1024 parent types, not 1025"):
+        assert backends.choose("triton", poses, maps, "position") == "lean"
+    poses, maps = torch.zeros(1, 1, 25, 1, 1, device=DEVICE), torch.zeros(1, 1, 2, 5, 5, device=DEVICE)
+    with pytest.warns(UserWarning, match="at most 16 numbers in 4 columns, not 25 in 5"):
+        assert backends.choose("triton", poses, maps, "position") == "lean"
+
+
+def test_unknown_backend_is_refused_at_once() -> None:
+    for refuse in (
+        lambda: ClassCapsules(2, 2, backend="fast"),
+        lambda: use_backend(ClassCapsules(2, 2), "fast"),
+        lambda: config.TrainingConfig(backend="fast"),
+    ):
+        with pytest.raises(QuatcapsError, match="fast"):
+            refuse()
+
+
+def test_the_configuration_knows_all_backends() -> None:
+    assert ("auto", *BACKENDS) == config.BACKENDS
+
+
+@pytest.mark.parametrize("backend", FAST)
+def test_a_network_gives_the_same_activations(backend: str) -> None:
+    network = build("qcn-small", channels=1, classes=3, seed=0, primary=2, capsules=((3, 3, 2),)).to(DEVICE).eval()
+    images = torch.randn(2, 1, 25, 25, generator=torch.Generator().manual_seed(0)).to(DEVICE)
+    wanted = use_backend(network, "reference")(images).activations
+    found = use_backend(network, backend)(images).activations
+    assert torch.allclose(found, wanted, atol=1e-5)
+
+
+@pytest.mark.parametrize("backend", FAST)
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_autocast_is_safe(backend: str, dtype: torch.dtype) -> None:
+    """Half precision comes in, the routing computes in float32, and what it returns is float32."""
+    case = Case(images=1, size=3)
+    layer = ClassCapsules(case.children, 4, backend=backend).to(DEVICE)
+    poses, activations = (values.to(DEVICE, dtype) for values in random_children(case))
+    with torch.autocast(DEVICE.type, dtype=dtype):
+        capsules = layer(poses.requires_grad_(), activations.requires_grad_())
+        capsules.activations.sum().backward()
+    exact = use_backend(layer, "reference")(poses.float(), activations.float())
+    assert capsules.poses.dtype == torch.float32
+    assert torch.allclose(capsules.activations, exact.activations, atol=1e-5)
+    assert poses.grad is not None
+    assert poses.grad.dtype == dtype
+    assert torch.isfinite(poses.grad).all()
+
+
+@pytest.mark.parametrize("backend", FAST)
+def test_the_same_bits_every_time(backend: str) -> None:
+    case = REAL_SIZES["first layer"] if ON_GPU else Case(size=4)
+    once, again = (routed(case, random_children(case), backend, torch.float32) for _ in range(2))
+    for name, value in once.items():
+        assert torch.equal(value, again[name]), name

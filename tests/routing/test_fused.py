@@ -1,0 +1,166 @@
+"""The kernels beside their formulas, as operators, and compiled for a GPU that need not be here."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor
+
+from quatcaps import quaternion
+from quatcaps.poses import rotor_fused
+from quatcaps.routing import EM, Window, em, em_fused
+from quatcaps.routing.soft_moments import Moments, fused
+from quatcaps.routing.soft_moments.fused import operators, plan
+from quatcaps.routing.soft_moments.layout import pack, parents_first, positions_first
+
+DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+SCRIPTS = Path(__file__).parent
+
+
+def relative(found: Tensor, wanted: Tensor) -> float:
+    return float((found.double() - wanted).norm() / wanted.norm().clamp(min=1e-30))
+
+
+def example_moments(parents: int, dims: int) -> list[Tensor]:
+    """Centre, mass, first, second, β_u, β_a; one parent gets nothing."""
+    generator = torch.Generator().manual_seed(0)
+    shape = (2, parents, dims, 3, 2)
+    mass = 5 * torch.rand(2, parents, 3, 2, generator=generator)
+    mass[0, 0] = 0
+    first = 0.3 * torch.randn(shape, generator=generator) * mass[:, :, None]
+    second = (0.5 + torch.rand(shape, generator=generator)) * mass[:, :, None]
+    betas = (0.3 * torch.randn(parents, generator=generator) for _ in range(2))
+    return [torch.randn(shape, generator=generator), mass, first, second, *betas]
+
+
+@pytest.mark.parametrize("activation", ["normalized", "logistic"])
+@pytest.mark.parametrize(("parents", "dims"), [(5, 3), (16, 3), (1, 16), (33, 16)])
+def test_m_step(parents: int, dims: int, activation: str) -> None:
+    results = []
+    for m_step, dtype in ((em_fused.m_step, torch.float32), (em.m_step, torch.float64)):
+        leaves = [values.to(DEVICE, dtype).clone().requires_grad_() for values in example_moments(parents, dims)]
+        estimate = m_step(Moments(*leaves[:4]), *leaves[4:], EM(activation=activation), 0.0975)
+        outputs = [*estimate.parents, estimate.activation]
+        generator = torch.Generator().manual_seed(1)
+        weights = [torch.randn(output.shape, generator=generator).to(DEVICE, dtype) for output in outputs]
+        loss = sum((output * weight).sum() for output, weight in zip(outputs, weights, strict=True))
+        results.append([*(output.detach() for output in outputs), *torch.autograd.grad(loss, leaves)])
+    for index, (found, wanted) in enumerate(zip(*results, strict=True)):
+        assert relative(found, wanted) < (1e-6 if index < 4 else 1e-4), index
+
+
+def test_m_step_of_one_output_alone() -> None:
+    """Gradients that nobody sends are not made up."""
+    for wanted_output in range(4):
+        results = []
+        for m_step, dtype in ((em_fused.m_step, torch.float32), (em.m_step, torch.float64)):
+            leaves = [values.to(DEVICE, dtype).clone().requires_grad_() for values in example_moments(3, 3)]
+            estimate = m_step(Moments(*leaves[:4]), *leaves[4:], EM(), 0.0975)
+            output = [*estimate.parents, estimate.activation][wanted_output]
+            grads = torch.autograd.grad(output.square().sum(), leaves, allow_unused=True, materialize_grads=True)
+            results.append(grads)
+        for found, wanted in zip(*results, strict=True):
+            assert (found.double() - wanted).norm() <= 1e-4 * wanted.norm() + 1e-8
+
+
+def test_m_step_of_equal_parents_with_no_logit() -> None:
+    """‖L‖ = 0: nothing is divided by zero."""
+    leaves = [torch.zeros(1, 2, 3, 1, 1), torch.zeros(1, 2, 1, 1), *(torch.zeros(1, 2, 3, 1, 1) for _ in range(2))]
+    tensors = [values.to(DEVICE).requires_grad_() for values in (*leaves, torch.zeros(2), torch.zeros(2))]
+    estimate = em_fused.m_step(Moments(*tensors[:4]), *tensors[4:], EM(), 0.01)
+    grads = torch.autograd.grad(sum(value.sum() for value in (*estimate.parents, estimate.activation)), tensors)
+    assert torch.equal(estimate.activation, torch.full((1, 2, 1, 1), 0.5, device=DEVICE))
+    assert all(torch.isfinite(grad).all() for grad in grads)
+
+
+def test_rotor_matrix() -> None:
+    generator = torch.Generator().manual_seed(0)
+    angle, axis = 4 * torch.randn(3, 4, 5, generator=generator), torch.randn(3, 4, 5, 3, generator=generator)
+    axis[0, 0, 0] = 0
+    axis[0, 0, 1] *= 1e-30
+    axis[0, 0, 2] *= 1e30
+    weights = torch.randn(3, 4, 5, 3, 3, generator=generator)
+    results = []
+    for dtype in (torch.float32, torch.float64):
+        leaves = [values.to(DEVICE, dtype).clone().requires_grad_() for values in (angle, axis)]
+        if dtype == torch.float32:
+            matrix = rotor_fused.rotor_matrix(*leaves)
+        else:
+            matrix = quaternion.rotor_to_matrix(quaternion.rotor(*leaves))
+        grads = torch.autograd.grad((matrix * weights.to(DEVICE, dtype)).sum(), leaves)
+        results.append([matrix.detach(), *grads])
+    for found, wanted in zip(results[0][:2], results[1][:2], strict=True):
+        assert (found.double() - wanted).abs().max() < 1e-5
+    found, wanted = results[0][2].double(), results[1][2]
+    assert ((found - wanted).norm(dim=-1) <= 1e-4 * wanted.norm(dim=-1) + 1e-6).all(), "each axis by its own size"
+
+
+def layer() -> tuple[list[Tensor], list[int]]:
+    generator = torch.Generator().manual_seed(0)
+    shapes = ((1, 2, 3, 3, 3), (1, 2, 3, 3), (4, 2, 3, 3, 3))
+    children = [torch.rand(shape, generator=generator).to(DEVICE).requires_grad_() for shape in shapes]
+    return children, pack(Window(2, 2))
+
+
+def example_parents() -> list[Tensor]:
+    generator = torch.Generator().manual_seed(1)
+    shapes = ((1, 3, 3, 2, 2), (1, 3, 3, 2, 2), (1, 3, 2, 2))
+    return [torch.rand(shape, generator=generator).to(DEVICE).requires_grad_() for shape in shapes]
+
+
+def test_opcheck() -> None:
+    """PyTorch's own check of operators; in a process of its own: it sends symbols for numbers, which the tests' checks
+    of types refuse."""
+    subprocess.run([sys.executable, SCRIPTS / "opcheck.py", DEVICE.type], check=True)
+
+
+def test_layout_there_and_back() -> None:
+    for shape in ((2, 3, 4, 5, 6), (2, 3, 5, 6)):
+        values = torch.rand(shape)
+        laid = positions_first(values)
+        assert laid.is_contiguous()
+        assert torch.equal(parents_first(laid), values)
+        assert positions_first(parents_first(laid)).data_ptr() == laid.data_ptr(), "no copy of what lies so already"
+
+
+@pytest.mark.parametrize("parents", [1, 5, 16, 32, 100, 1000])
+@pytest.mark.parametrize("dims", [3, 16])
+def test_plans_cover_everything(parents: int, dims: int) -> None:
+    columns = 3 if dims == 3 else 4
+    shapes = plan.Shapes(7, 5, dims, 9, 8, parents, columns, Window(3, 2))
+    for rows, steps, cut in (
+        (shapes.positions, shapes.inside, plan.by_position(shapes, per_thread=8, least_steps=8)),
+        (shapes.inside, shapes.positions, plan.by_child(shapes, per_thread=4)),
+    ):
+        assert cut.tile * cut.tiles >= rows
+        assert (cut.splits - 1) * cut.per_program < steps <= cut.splits * cut.per_program, "no split is empty"
+        assert cut.tile_parents >= parents
+        for power in (cut.tile, cut.tile_parents, cut.warps):
+            assert power & (power - 1) == 0
+
+
+def test_nothing_is_kept_without_gradients() -> None:
+    children, window = layer()
+    with torch.no_grad():
+        kept = operators.moments(*children, *example_parents(), None, None, None, False, window)[3]
+    assert kept.numel() == 0
+    votes = fused.bind(*children, Window(2, 2), competition="position")
+    assert votes.fused
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="Triton is for Linux")
+def test_kernels_compile_for_sm_90() -> None:
+    """Every kernel, in the shapes of the paper's network and of matrix capsules; no GPU is needed."""
+    environment = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
+    subprocess.run([sys.executable, SCRIPTS / "compile_kernels.py"], check=True, env=environment)
+
+
+@pytest.mark.parametrize("backend", ["lean", "triton"])
+def test_a_whole_network_compiles_as_one_graph(backend: str) -> None:
+    """In a process of its own: the tests' checks of shapes cannot be traced."""
+    subprocess.run([sys.executable, SCRIPTS / "compile_network.py", backend, DEVICE.type], check=True)
