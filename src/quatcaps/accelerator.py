@@ -17,12 +17,6 @@ def runs_kernels(*tensors: Tensor) -> bool:
     return all(tensor.dtype == torch.float32 and unavailable(tensor.device) is None for tensor in tensors)
 
 
-@torch.compiler.assume_constant_result  # a question about the machine, not to be traced
-def unavailable(device: torch.device) -> str | None:
-    """Why Triton cannot run there, or None."""
-    return _unavailable(device)
-
-
 @functools.cache
 def _unavailable(device: torch.device) -> str | None:
     if importlib.util.find_spec("triton") is None:
@@ -34,6 +28,14 @@ def _unavailable(device: torch.device) -> str | None:
     if torch.cuda.get_device_capability(device) < LEAST_CAPABILITY:
         return f"needs compute capability {LEAST_CAPABILITY[0]}.{LEAST_CAPABILITY[1]} or more"
     return None
+
+
+def unavailable(device: torch.device) -> str | None:
+    """Why Triton cannot run there, or None."""
+    return _unavailable(device)
+
+
+torch.compiler.assume_constant_result(unavailable)  # a question about the machine, not to be traced
 
 
 def interpreted() -> bool:

@@ -1,0 +1,96 @@
+"""Training on a GPU: the captured step, and numbers that are not finite."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import pytest
+import torch
+
+from quatcaps.data.imageset import ImageSet
+from quatcaps.training.config import TrainingConfig
+from quatcaps.training.health import NonFiniteError
+from quatcaps.training.log import read_log
+from quatcaps.training.loop import Trainer
+from quatcaps.training.run import create_run
+
+pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+CONFIG = TrainingConfig(
+    dataset="noise", model="qcn-small", crop=28, image_size=32, epochs=4, batch=16, log_every=1, device="cuda"
+)
+
+
+class Silent:
+    def step(self, *values: object) -> None: ...
+
+    def epoch(self, *values: object) -> None: ...
+
+
+def trainer(images: ImageSet, folder: Path, **changes: object) -> Trainer:
+    return Trainer(create_run(folder, CONFIG.changed(changes), images), images, images)
+
+
+def test_the_same_losses_with_and_without_a_graph(noise_images: ImageSet, tmp_path: Path) -> None:
+    runs = {graph: trainer(noise_images, tmp_path / str(graph), cuda_graph=graph) for graph in (True, False)}
+    for run in runs.values():
+        run.train(Silent())
+    assert runs[True].step.graph is not None
+    assert runs[False].step.graph is None
+    logs = [[r["loss"] for r in read_log(tmp_path / str(graph) / "log.jsonl")] for graph in runs]
+    assert logs[0] == logs[1]
+    for one, other in zip(runs[True].network.parameters(), runs[False].network.parameters(), strict=True):
+        assert torch.equal(one, other)
+
+
+def test_a_resumed_run_ends_with_the_same_bits(noise_images: ImageSet, tmp_path: Path) -> None:
+    whole = trainer(noise_images, tmp_path / "whole")
+    whole.train(Silent())
+
+    class Cut(Silent):
+        def step(self, step: int, *values: object) -> None:
+            if step == 7:
+                raise InterruptedError
+
+    cut = trainer(noise_images, tmp_path / "cut", checkpoint_every=5)
+    with pytest.raises(InterruptedError):
+        cut.train(Cut())
+    again = Trainer(cut.run, noise_images, noise_images)
+    assert again.position.step == 5
+    again.train(Silent())
+    for one, other in zip(whole.network.parameters(), again.network.parameters(), strict=True):
+        assert torch.equal(one, other)
+
+
+def test_a_number_that_is_not_finite_stops_a_captured_run(noise_images: ImageSet, tmp_path: Path) -> None:
+    run = trainer(noise_images, tmp_path, log_every=10**6, evaluate_every=0, epochs=2000)
+    weights: dict[str, torch.Tensor] = {}
+
+    class Poison(Silent):
+        def step(self, step: int, *values: object) -> None:
+            if not weights and run.step.graph is not None:
+                with torch.no_grad():
+                    run.network.layers[0].maps.angle[0, 0, 0] = math.nan
+                weights.update({name: p.clone() for name, p in run.network.named_parameters()})
+                self.at = step
+
+    poison = Poison()
+    with pytest.raises(NonFiniteError) as stopped:
+        run.train(poison)
+    assert f"stopped at step {poison.at + 1}:" in str(stopped.value)
+    assert "the weights of layers.0.maps" in str(stopped.value)
+    for name, parameter in run.network.named_parameters():
+        assert torch.equal(parameter.nan_to_num(), weights[name].nan_to_num()), "no update after it"
+
+
+def test_a_step_that_cannot_be_captured_runs_without(
+    noise_images: ImageSet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*arguments: object, **options: object) -> None:
+        raise RuntimeError("operation not permitted when stream is capturing")
+
+    monkeypatch.setattr(torch.cuda, "graph", refuse)
+    run = trainer(noise_images, tmp_path)
+    with pytest.warns(UserWarning, match="without a CUDA graph.*not permitted"):
+        run.train(Silent())
+    assert run.position.step == run.steps
