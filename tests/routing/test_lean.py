@@ -85,7 +85,7 @@ def test_work_in_threads_leaves_the_number_of_threads_as_it_was(monkeypatch: pyt
     before, seen = torch.get_num_threads(), []
     threads.pool.cache_clear()
     monkeypatch.setattr(threads, "WORTH_A_THREAD", 1)
-    ranges = threads.shares(100, 100)
+    ranges = threads.shares(100, 100, torch.device("cpu"))
     threads.in_threads(lambda k, share: seen.append((k, torch.get_num_threads())), ranges)
     later = threading.Thread(target=lambda: seen.append((-1, torch.get_num_threads())))
     later.start()

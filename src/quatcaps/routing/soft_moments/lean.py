@@ -162,7 +162,7 @@ def lean_moments(
     minus_centre, factors = -centre, precision * (-0.5 * LOG2_E)
     relative = (logit - logit.amax(0)) * LOG2_E
     assignments = poses.new_empty((len(poses), parents, points) if keep else 0)
-    ranges = shares(len(poses), len(poses) * logit.numel())
+    ranges = shares(len(poses), len(poses) * logit.numel(), poses.device)
     totals = tuple(poses.new_empty(len(ranges), *like.shape) for like in (logit, centre, centre))
 
     def work(k: int, share: slice) -> None:
@@ -219,8 +219,8 @@ def lean_moments_backward(
     """The gradients of the six differentiable inputs."""
     (dims, parents, points), columns = centre.shape, maps.shape[-1]
     minus_centre, minus_precision, twice_g2 = -centre, -precision, 2 * g2
-    grad_poses, grad_activations, grad_maps = (torch.empty_like(given) for given in (poses, activations, maps))
-    ranges = shares(len(poses), len(poses) * g0.numel())
+    grad_poses, grad_activations, grad_maps = (given.new_empty(given.shape) for given in (poses, activations, maps))
+    ranges = shares(len(poses), len(poses) * g0.numel(), poses.device)
     totals = tuple(poses.new_empty(len(ranges), *like.shape) for like in (g0, centre, centre))
 
     def work(k: int, share: slice) -> None:
@@ -272,7 +272,7 @@ def _(
     precision: Tensor,
     assignments: Tensor,
 ) -> tuple[Tensor, ...]:
-    return tuple(torch.empty_like(given) for given in (poses, activations, maps, centre, precision, g0))
+    return tuple(given.new_empty(given.shape) for given in (poses, activations, maps, centre, precision, g0))
 
 
 def save(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:

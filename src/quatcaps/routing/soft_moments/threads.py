@@ -22,9 +22,11 @@ WORTH_A_THREAD = 2**16
 """Numbers for which waking a thread repays."""
 
 
-def shares(children: int, numbers: int) -> list[slice]:
-    """Splits children with so many numbers in all into one range per thread worth waking."""
-    threads = max(1, min(torch.get_num_threads(), children, numbers // WORTH_A_THREAD))
+def shares(children: int, numbers: int, device: torch.device) -> list[slice]:
+    """Splits children with so many numbers in all into one range per thread worth waking: on a GPU, which has threads
+    of its own and a stream that belongs to this one, a single range."""
+    most = torch.get_num_threads() if device.type == "cpu" else 1
+    threads = max(1, min(most, children, numbers // WORTH_A_THREAD))
     return [slice(children * k // threads, children * (k + 1) // threads) for k in range(threads)]
 
 

@@ -84,7 +84,7 @@ def sums_about_zero(
     """T1 and T2, in the precision of the filters."""
     children, dims, points = poses.shape
     columns, rows = weights.single.shape[-1], dims // weights.single.shape[-1]
-    ranges = shares(children, poses.numel() * columns)
+    ranges = shares(children, poses.numel() * columns, poses.device)
     totals = weights.single.new_zeros(2, len(ranges), len(weights.single), rows * points)
 
     def work(k: int, share: slice) -> None:
@@ -171,7 +171,7 @@ def uniform_backward(
             grad_activations[block] = df.add_(du).mul_(u).sum((1, 2))[:, None].mul_(0.5).add_(from_mass)
             grad_poses[block] = du.mul_(activations[block, None]).transpose(1, 2).flatten(1, 2)
 
-    in_threads(work, shares(len(poses), poses.numel() * columns))
+    in_threads(work, shares(len(poses), poses.numel() * columns, poses.device))
     return grad_poses, grad_activations, grad_of_maps(grads, maps)
 
 
@@ -205,7 +205,7 @@ def _(
     mass: Tensor,
     second: Tensor,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    return torch.empty_like(poses), torch.empty_like(activations), torch.empty_like(maps)
+    return poses.new_empty(poses.shape), poses.new_empty(activations.shape), maps.new_empty(maps.shape)
 
 
 def keep(ctx: Any, inputs: tuple[Tensor, ...], output: tuple[Tensor, ...]) -> None:
