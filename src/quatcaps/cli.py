@@ -139,8 +139,8 @@ def bench(
     backend: Annotated[
         list[str] | None,
         typer.Option(
-            help="reference, lean, triton, paper (its 4×4 formulation) or compile (torch.compile of the reference); "
-            "may be repeated (default: all that the device has)"
+            help="reference, lean, native, triton, paper (its 4×4 formulation) or compile (torch.compile of the "
+            "reference); may be repeated (default: all that the device has)"
         ),
     ] = None,
     batch: Annotated[

@@ -274,6 +274,9 @@ def test_a_stand_in_is_announced_once(recwarn: pytest.WarningsRecorder) -> None:
     assert backends.choose("triton", poses, maps, "position") == "lean"
     with pytest.warns(UserWarning, match=r"reference backend: lean shares a child among the parents at one position"):
         assert backends.choose("lean", poses, maps, "all") == "reference"
+    own = backends.default(DEVICE)
+    with pytest.warns(UserWarning, match=rf"reference backend: {own} shares a child"):
+        assert backends.choose("auto", poses.float(), maps, "all") == "reference"
     assert not recwarn.list
 
 
@@ -285,6 +288,13 @@ def test_too_many_parents_for_the_kernels() -> None:
     poses, maps = torch.zeros(1, 1, 25, 1, 1, device=DEVICE), torch.zeros(1, 1, 2, 5, 5, device=DEVICE)
     with pytest.warns(UserWarning, match="at most 16 numbers in 4 columns, not 25 in 5"):
         assert backends.choose("triton", poses, maps, "position") == "lean"
+
+
+def test_a_batch_too_large_for_the_kernels_numbers() -> None:
+    backends.announce.cache_clear()
+    poses = torch.zeros(1, device=DEVICE).expand(2**20, 1, 3, 8, 8)
+    with pytest.warns(UserWarning, match="31 bits, too few for a batch of 1048576"):
+        assert backends.choose("triton", poses, torch.zeros(1, 1, 4, 3, 3, device=DEVICE), "position") == "lean"
 
 
 def test_unknown_backend_is_refused_at_once() -> None:

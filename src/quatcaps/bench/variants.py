@@ -18,7 +18,8 @@ from quatcaps.models.qcn import QCN
 from quatcaps.routing.soft_moments import BACKENDS
 from quatcaps.routing.soft_moments.backends import default
 
-CUDA_ONLY = ("triton",)
+ELSEWHERE = {"cuda": ("native",), "cpu": ("triton",)}
+"""Backends of other devices."""
 BATCHES = {"cpu": (8,), "cuda": (64,)}
 FAST_BATCHES = {"cpu": (8,), "cuda": (64, 128, 256, 512)}
 """The batches measured unless told: of all variants, and of the device's fastest backend, which holds no votes."""
@@ -67,7 +68,7 @@ def refusal(network: nn.Module, backend: str) -> str | None:
 
 def usual_variants(device: torch.device) -> tuple[str, ...]:
     """The variants measured on a device unless told otherwise."""
-    return tuple(name for name in VARIANTS if device.type == "cuda" or name not in CUDA_ONLY)
+    return tuple(name for name in VARIANTS if name not in ELSEWHERE.get(device.type, ()))
 
 
 def usual_batches(variant: str, device: torch.device) -> tuple[int, ...]:

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from quatcaps.errors import unknown_name
-from quatcaps.routing.soft_moments import fused, lean, reference
+from quatcaps.routing.soft_moments import fused, lean, native, reference
 from quatcaps.routing.soft_moments.moments import SoftMoments
 
 AUTO = "auto"
@@ -34,6 +34,7 @@ class Backend:
 BACKENDS: dict[str, Backend] = {
     "reference": Backend(reference.bind, lambda poses, maps, competition: None),
     "lean": Backend(lean.bind, lean.refuses, instead="reference"),
+    "native": Backend(native.bind, native.refuses, instead="lean"),
     "triton": Backend(fused.bind, fused.refuses, instead="lean"),
 }
 
@@ -48,19 +49,20 @@ def choose(name: str, poses: Tensor, maps: Tensor, competition: str) -> str:
     """The name of the backend that will run: the one asked for, or the device's own for `auto`, or whoever stands in
     for it; a stand-in is announced once."""
     check(name)
-    chosen = default(poses.device) if name == AUTO else name
-    while (reason := BACKENDS[chosen].refuses(poses, maps, competition)) is not None:
+    wanted = chosen = default(poses.device) if name == AUTO else name
+    reason = None
+    while (refusal := BACKENDS[chosen].refuses(poses, maps, competition)) is not None:
         instead = BACKENDS[chosen].instead
         assert instead is not None
-        if not torch.compiler.is_compiling():
-            announce(chosen, instead, reason)
-        chosen = instead
+        chosen, reason = instead, reason or refusal
+    if reason is not None and not torch.compiler.is_compiling():
+        announce(wanted, chosen, reason)
     return chosen
 
 
 def default(device: torch.device) -> str:
     """The fastest backend of a device, if its inputs allow it."""
-    return "triton" if device.type == "cuda" else "lean"
+    return {"cuda": "triton", "cpu": "native"}.get(device.type, "lean")
 
 
 @functools.cache

@@ -25,6 +25,9 @@ def refuses(poses: Tensor, maps: Tensor, competition: str) -> str | None:
         return f"holds at most {MOST_PARENTS} parent types, not {parents}"
     if dims > MOST_DIMS or columns > MOST_COLUMNS:
         return f"holds poses of at most {MOST_DIMS} numbers in {MOST_COLUMNS} columns, not {dims} in {columns}"
+    images, height, width = poses.shape[0], *poses.shape[3:]
+    if images * height * width * (4 * dims + 2) * parents >= 2**31:
+        return f"counts what it knows of parents with 31 bits, too few for a batch of {images}"
     return unavailable(poses.device)
 
 

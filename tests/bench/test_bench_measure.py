@@ -9,6 +9,7 @@ import pytest
 import torch
 from PIL import Image
 
+from quatcaps import accelerator
 from quatcaps.bench import measure, processes, steps
 from quatcaps.bench.failures import reason
 from quatcaps.bench.measure import measure_layers, measure_networks
@@ -137,8 +138,11 @@ def test_unknown_backend_is_one_line_and_leaves_nothing(tmp_path: Path, command:
 
 
 @pytest.mark.usefixtures("here")
-def test_a_backend_that_the_device_lacks_says_so() -> None:
+def test_a_backend_that_the_device_lacks_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("TRITON_INTERPRET", raising=False)
+    accelerator._unavailable.cache_clear()
     (row,) = measure_networks([Case("qcn-small", "forward", "triton", 2)], CPU, 1, Quiet())
+    accelerator._unavailable.cache_clear()
     assert row.timing is None
     assert row.note.startswith("needs")
     assert remarks([row, row]) == [f"triton: {row.note}"]
