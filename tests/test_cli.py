@@ -14,7 +14,7 @@ import torch
 from PIL import Image
 
 from quatcaps import data
-from quatcaps.training import loop
+from quatcaps.training import step
 
 SMALL = ("--recipe", "small", "--dataset", "toys-mini", "--device", "cpu")
 
@@ -215,13 +215,13 @@ def test_interrupt_is_one_line(
     import os
     import signal
 
-    update = loop.Trainer.update
+    compute = step.TrainingStep.compute
 
-    def interrupted(self: loop.Trainer, *inputs: object) -> object:
+    def interrupted(self: step.TrainingStep) -> None:
         os.kill(os.getpid(), signal.SIGINT)
-        return update(self, *inputs)  # type: ignore[arg-type]
+        compute(self)
 
-    monkeypatch.setattr(loop.Trainer, "update", interrupted)
+    monkeypatch.setattr(step.TrainingStep, "compute", interrupted)
     outcome = command("train", *SMALL, "--output", tmp_path / "run", "--data-dir", toys_folder)
     assert outcome.code == 130
     one_line(outcome.err, "interrupted after step 1", f"--resume {tmp_path / 'run'}")

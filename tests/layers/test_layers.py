@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from quatcaps.capsules import Capsules
 from quatcaps.errors import QuatcapsError
-from quatcaps.layers import ClassCapsules, ConvolutionalCapsules, PrimaryCapsules, ResidualBlock
+from quatcaps.layers import ClassCapsules, ConvolutionalCapsules, PrimaryCapsules, ResidualBlock, residual
 from quatcaps.routing import EM
 
 LAYERS = {
@@ -269,3 +269,23 @@ def test_layers_are_ordinary_modules(name: str) -> None:
     wide = layer.to(torch.float64)(*(value.double() for value in inputs))
     torch.testing.assert_close(wide, expected, check_dtype=False, rtol=1e-4, atol=1e-4)
     assert all(value.dtype is torch.float64 for value in ([wide] if isinstance(wide, Tensor) else wide))
+
+
+def test_images_are_normalised_as_by_the_library() -> None:
+    """The sums of our own that a GPU uses for images, beside PyTorch's batch normalisation."""
+    torch.manual_seed(0)
+    ours, theirs = nn.BatchNorm2d(2), nn.BatchNorm2d(2)
+    for norm in (ours, theirs):
+        with torch.no_grad():
+            norm.weight.copy_(torch.tensor([0.5, 2.0]))
+            norm.bias.copy_(torch.tensor([-1.0, 3.0]))
+    for _ in range(3):
+        images, weights = 3 * torch.randn(8, 2, 6, 5) + 1, torch.randn(8, 2, 6, 5)
+        found, wanted = residual.normalised_constants(ours, images), theirs(images)
+        torch.testing.assert_close(found, wanted, rtol=1e-5, atol=1e-5)
+        pairs = ((found, ours), (wanted, theirs))
+        grads = (torch.autograd.grad((y * weights).sum(), [norm.weight, norm.bias]) for y, norm in pairs)
+        for one, other in zip(*grads, strict=True):
+            torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-4)
+    for name, buffer in ours.named_buffers():
+        torch.testing.assert_close(buffer, dict(theirs.named_buffers())[name])

@@ -17,8 +17,8 @@
  *
  * The lanes of a vector are parent positions of one image, and vectors go in pairs, which share the loads of a map. A
  * block is `wide` pairs; what belongs to its parents lies in a scratch that the nearest caches hold, as a record of
- * pairs for each (pair, parent). The children of the window pass by, some at a time; their votes are formed again for
- * each sum, in the order that keeps the sum in registers: over parents for a child's, over children for a parent's.
+ * pairs for each (pair, parent). The children of the window pass by, some at a time, and each
+ * sum is in registers: the inner loop runs over parents for a child's sums, over children for a parent's.
  * Lanes beyond the last position repeat it with activation 0.
  *
  * Tensors are contiguous: poses (N, I, D, height, width), maps (offsets, I, J, C, C), parents (N, J, D, H, W). The
@@ -57,7 +57,7 @@ typedef word words __attribute__((vector_size(BYTES)));
 typedef int64_t integer;
 
 enum { R = ROWS, C = COLUMNS, D = R * C, CC = C * C, LANES = BYTES / sizeof(REAL), P = 2 };
-enum { MOST_WIDE = 4, MOST_CHILDREN = 16, SOME_CHILDREN = 8, RUN = 32, SCRATCH = 48 * 1024 };
+enum { MOST_WIDE = 4, MOST_CHILDREN = 16, SOME_CHILDREN = 8, RUN = 32, SCRATCH = 128 * 1024 };
 static const REAL LOG2_E = (REAL)1.4426950408889634;
 
 typedef struct {
@@ -156,7 +156,7 @@ INLINE vector power_of_two(vector x)
                                     1.5252733804059838e-05, 1.5403530393381606e-04, 1.3333558146428441e-03,
                                     9.6181291076284769e-03, 5.5504108664821576e-02, 0.24022650695910069,
                                     0.69314718055994529,    1.0};
-    const REAL least = IS_DOUBLE ? -1021 : -125;
+    const REAL least = IS_DOUBLE ? -1023 : -127;
     const REAL whole = IS_DOUBLE ? 6755399441055744.0 : 12582912.0; /* added, it rounds: 1.5 * 2^(digits - 1) */
     x = larger(x, all(least));
     vector n = x + whole, f = x - (n - whole), y;
@@ -340,18 +340,20 @@ APART void relative_logits(vector *c, integer step, integer J, integer W)
 
 enum { F = 2 * D + 1 };
 
-/* l of a child to all parents, and its maximum */
-APART void logits(vector *l, vector *top, const vector *parent, const REAL *maps, const vector *u, integer J)
+/* d and l of a child to all parents, and the maximum of l */
+APART void logits(vector *d, vector *l, vector *top, const vector *parent, const REAL *maps, const vector *u, integer J)
 {
     vector highest[P];
     FEW(q, P) highest[q] = all(-(REAL)__builtin_inf());
     for (const vector *end = parent + J * F * P; parent < end; parent += F * P, maps += CC, l += P) {
-        vector sum[P], d[C * P], scaled[C * P];
+        vector sum[P], x[C * P], scaled[C * P];
         FEW(q, P) sum[q] = parent[2 * D * P + q];
         EACH(r, R) {
-            deviate(d, parent + r * C * P, maps, u + r * C * P);
-            FEW(x, C * P) scaled[x] = parent[(D + r * C) * P + x] * d[x];
-            FEW(x, C * P) sum[x % P] -= scaled[x] * d[x];
+            deviate(x, parent + r * C * P, maps, u + r * C * P);
+            FEW(h, C * P) scaled[h] = parent[(D + r * C) * P + h] * x[h];
+            FEW(h, C * P) sum[h % P] -= scaled[h] * x[h];
+            FEW(h, C * P) d[h] = x[h];
+            d += C * P;
         }
         FEW(q, P) highest[q] = larger(highest[q], sum[q]);
         FEW(q, P) l[q] = sum[q];
@@ -359,39 +361,41 @@ APART void logits(vector *l, vector *top, const vector *parent, const REAL *maps
     FEW(q, P) top[q] = highest[q];
 }
 
-/* l becomes exp(l - max_j l), for two parents at a time; the sum of these */
-APART void exponentials(vector *l, vector *total, const vector *top, integer J)
+/* l becomes exp(l - max_j l), for two parents at a time; the sum of these, times g where it is given */
+INLINE void raise(vector *l, vector *total, const vector *top, const vector *g, integer J)
 {
     vector sum[2 * P], highest[P], x[2 * P];
     FEW(q, P) highest[q] = top[q];
     FEW(q, 2 * P) sum[q] = all(0);
     if (J % 2) {
-        FEW(q, P) sum[q] = l[q] = power_of_two(l[q] - highest[q]);
-        l += P;
+        FEW(q, P) l[q] = power_of_two(l[q] - highest[q]);
+        FEW(q, P) sum[q] = g ? l[q] * g[q] : l[q];
     }
-    for (const vector *end = l + J / 2 * 2 * P; l < end; l += 2 * P) {
-        FEW(q, 2 * P) x[q] = power_of_two(l[q] - highest[q % P]);
-        FEW(q, 2 * P) l[q] = x[q];
-        FEW(q, 2 * P) sum[q] += x[q];
+    for (integer k = J % 2 * P; k < J * P; k += 2 * P) {
+        FEW(q, 2 * P) x[q] = power_of_two(l[k + q] - highest[q % P]);
+        FEW(q, 2 * P) l[k + q] = x[q];
+        FEW(q, 2 * P) sum[q] += g ? x[q] * g[k + q] : x[q];
     }
     FEW(q, P) total[q] = sum[q] + sum[P + q];
 }
 
+APART void exponentials(vector *l, vector *total, const vector *top, integer J) { raise(l, total, top, NULL, J); }
+
 /* Adds what some children give to a row of one parent's pose; a is theirs over their sum of exponentials. */
-APART void add_votes(vector *sum, const vector *parent, const Child *child, const vector *u, const vector *a,
-                     const vector *weight, integer some, integer J, integer j, integer r)
+APART void add_votes(vector *sum, const vector *d, const vector *weight, const vector *a, integer some, integer J,
+                     integer r)
 {
-    vector mass[P], first[C * P], second[C * P], rho[P], d[C * P], given[C * P];
+    vector mass[P], first[C * P], second[C * P], rho[P], given[C * P];
     FEW(q, P) mass[q] = all(0);
     FEW(x, C * P) first[x] = sum[r * C * P + x], second[x] = sum[(D + r * C) * P + x];
+    d += r * C * P;
     EACH(k, some) {
-        RELOAD;
-        deviate(d, parent + r * C * P, child[k].maps + j * CC, u + (k * D + r * C) * P);
-        FEW(q, P) rho[q] = weight[(k * J + j) * P + q] * a[k * P + q];
+        FEW(q, P) rho[q] = weight[q] * a[k * P + q];
         FEW(q, P) mass[q] += rho[q];
         FEW(x, C * P) given[x] = rho[x % P] * d[x];
         FEW(x, C * P) first[x] += given[x];
         FEW(x, C * P) second[x] += given[x] * d[x];
+        weight += J * P, d += J * D * P;
     }
     FEW(x, C * P) sum[r * C * P + x] = first[x], sum[(D + r * C) * P + x] = second[x];
     if (!r) FEW(q, P) sum[2 * D * P + q] += mass[q];
@@ -401,7 +405,7 @@ static void moments(const Task *t, const Block *b, vector *scratch)
 {
     const integer J = t->parents, W = b->wide, count = places_of(t) * t->children;
     vector *parents = scratch, *sums = parents + J * W * F * P, *weight = sums + J * W * F * P;
-    vector u[MOST_CHILDREN * D * P], a[MOST_CHILDREN * P], top[P], total[P];
+    vector *d = weight + MOST_CHILDREN * J * P, u[D * P], a[MOST_CHILDREN * P], top[P], total[P];
     Child child[MOST_CHILDREN];
 
     fetch_parents(parents, F, t->centre, D, -1, t, b);
@@ -413,8 +417,8 @@ static void moments(const Task *t, const Block *b, vector *scratch)
         some = next_children(child, MOST_CHILDREN, number, 0, t->children, t, b);
         EACH(w, W) {
             EACH(k, some) {
-                fetch_child(u + k * D * P, a + k * P, child + k, t, b, w);
-                logits(weight + k * J * P, top, parents + w * J * F * P, child[k].maps, u + k * D * P, J);
+                fetch_child(u, a + k * P, child + k, t, b, w);
+                logits(d + k * J * D * P, weight + k * J * P, top, parents + w * J * F * P, child[k].maps, u, J);
                 exponentials(weight + k * J * P, total, top, J);
                 FEW(q, P) a[k * P + q] /= total[q];
                 if (t->kept) FEW(q, P) {
@@ -422,10 +426,8 @@ static void moments(const Task *t, const Block *b, vector *scratch)
                     kept[0] = top[q], kept[RUN / LANES] = 1 / total[q];
                 }
             }
-            EACH(j, J) EACH(r, R) {
-                integer x = (w * J + j) * F * P;
-                add_votes(sums + x, parents + x, child, u, a, weight, some, J, j, r);
-            }
+            EACH(j, J) EACH(r, R)
+                add_votes(sums + (w * J + j) * F * P, d + j * D * P, weight + j * P, a, some, J, r);
         }
     }
     put_parents(t->first, sums, F, D, 1, t, b);
@@ -526,63 +528,62 @@ APART void grad_of_maps(REAL *grad_maps, const vector *dd, const vector *u, cons
 
 enum { B = 5 * D + 2, G = 2 * D + 1 }; /* records: -m, p/2, g1, g2, 2 g2, c, g0; dm, dp, dc */
 
-/* l and g of a child to all parents */
-APART void logits_and_grads(vector *l, vector *grad, const vector *parent, const REAL *maps, const vector *u, integer J)
+/* d, l and g of a child to all parents */
+APART void logits_and_grads(vector *d, vector *l, vector *grad, const vector *parent, const REAL *maps, const vector *u,
+                            integer J, integer W)
 {
     for (const vector *end = parent + J * B * P; parent < end; parent += B * P, maps += CC, l += P, grad += P) {
-        vector sum[P], g[P], d[C * P], scaled[C * P], slope[C * P];
+        vector sum[P], g[P], x[C * P], scaled[C * P], slope[C * P];
         FEW(q, P) sum[q] = parent[5 * D * P + q], g[q] = parent[(5 * D + 1) * P + q];
         EACH(r, R) {
             const vector *row = parent + r * C * P;
-            deviate(d, row, maps, u + r * C * P);
-            FEW(x, C * P) scaled[x] = row[D * P + x] * d[x];
-            FEW(x, C * P) slope[x] = row[2 * D * P + x] + row[3 * D * P + x] * d[x];
-            FEW(x, C * P) sum[x % P] -= scaled[x] * d[x];
-            FEW(x, C * P) g[x % P] += slope[x] * d[x];
+            deviate(x, row, maps, u + r * C * P);
+            FEW(h, C * P) scaled[h] = row[D * P + h] * x[h];
+            FEW(h, C * P) slope[h] = row[2 * D * P + h] + row[3 * D * P + h] * x[h];
+            FEW(h, C * P) sum[h % P] -= scaled[h] * x[h];
+            FEW(h, C * P) g[h % P] += slope[h] * x[h];
+            FEW(h, C * P) d[r * C * P + h] = x[h];
         }
+        d += W * D * P;
         FEW(q, P) l[q] = sum[q];
         FEW(q, P) grad[q] = g[q];
     }
 }
 
-/* l becomes r; da */
-APART void shares(vector *l, vector *da, const vector *grad, const vector *top, const vector *left, integer J)
-{
-    vector sum[P];
-    FEW(q, P) sum[q] = all(0);
-    exponentials(l, da, top, J);
-    EACH(j, J) FEW(q, P) {
-        vector share = l[j * P + q] * left[q];
-        l[j * P + q] = share;
-        sum[q] += share * grad[j * P + q];
-    }
-    FEW(q, P) da[q] = sum[q];
-}
-
-/* dd of some children to a row of one parent's pose, and the parent's gradients. dl times `scale` stands for itself: so
- * p may keep the factor that makes l a logit to base 2. */
-APART void grad_of_parent(vector *sum, vector *back, const vector *parent, const Child *child, const vector *u,
-                          const vector *a, const vector *da, const vector *weight, const vector *grad, integer some,
-                          integer J, integer W, integer j, integer r)
+/* l becomes rho, g becomes dl, times `scale`: so p may keep the factor that makes l a logit to base 2; da */
+APART void grads_of_logits(vector *l, vector *g, vector *da, const vector *top, const vector *left, const vector *a,
+                           integer J)
 {
     const REAL scale = 2 / LOG2_E;
-    vector dc[P], dm[C * P], dp[C * P];
+    vector sum[P], share[P], scaled[P];
+    raise(l, sum, top, g, J);
+    FEW(q, P) da[q] = sum[q] *= left[q], share[q] = a[q] * left[q], scaled[q] = share[q] * scale;
+    EACH(j, J) FEW(q, P) {
+        vector x = l[j * P + q];
+        l[j * P + q] = x * share[q];
+        g[j * P + q] = (g[j * P + q] - sum[q]) * (x * scaled[q]);
+    }
+}
+
+/* From d the dd of some children to a row of one parent's pose, and the parent's gradients */
+APART void grad_of_parent(vector *sum, vector *back, const vector *parent, const vector *rho, const vector *dl,
+                          integer some, integer J, integer W, integer r)
+{
+    vector dc[P], dm[C * P], dp[C * P], d[C * P], pulled[C * P], dd[C * P];
     FEW(q, P) dc[q] = all(0);
     FEW(x, C * P) dm[x] = sum[r * C * P + x], dp[x] = sum[(D + r * C) * P + x];
-    parent += r * C * P;
+    parent += r * C * P, back += r * C * P;
     EACH(k, some) {
-        vector *dd = back + (k * J * W * D + r * C) * P, rho[P], dl[P], d[C * P], pulled[C * P], whole[C * P];
         RELOAD;
-        deviate(d, parent, child[k].maps + j * CC, u + (k * W * D + r * C) * P);
-        FEW(q, P) rho[q] = weight[(k * J + j) * P + q] * a[k * P + q];
-        FEW(q, P) dl[q] = rho[q] * (grad[(k * J + j) * P + q] - da[k * P + q]) * scale;
+        FEW(x, C * P) d[x] = back[x];
         FEW(q, P) dc[q] += dl[q];
         FEW(x, C * P) pulled[x] = dl[x % P] * d[x];
-        FEW(x, C * P) whole[x] = rho[x % P] * (parent[2 * D * P + x] + parent[4 * D * P + x] * d[x]);
+        FEW(x, C * P) dd[x] = rho[x % P] * (parent[2 * D * P + x] + parent[4 * D * P + x] * d[x]);
         FEW(x, C * P) dp[x] += pulled[x] * d[x];
-        FEW(x, C * P) whole[x] -= parent[D * P + x] * pulled[x];
-        FEW(x, C * P) dm[x] += whole[x];
-        FEW(x, C * P) dd[x] = whole[x];
+        FEW(x, C * P) dd[x] -= parent[D * P + x] * pulled[x];
+        FEW(x, C * P) dm[x] += dd[x];
+        FEW(x, C * P) back[x] = dd[x];
+        rho += J * P, dl += J * P, back += J * W * D * P;
     }
     FEW(x, C * P) sum[r * C * P + x] = dm[x], sum[(D + r * C) * P + x] = dp[x];
     if (!r) FEW(q, P) sum[2 * D * P + q] += dc[q];
@@ -609,8 +610,7 @@ static void moments_backward(const Task *t, const Block *b, vector *scratch, con
     const integer numbers = t->images * positions_of(t);
     vector *parents = scratch, *sums = parents + J * W * B * P, *back = sums + J * W * G * P;
     vector *weight = back + SOME_CHILDREN * J * W * D * P, *grad = weight + SOME_CHILDREN * J * P;
-    vector u[SOME_CHILDREN * MOST_WIDE * D * P], a[SOME_CHILDREN * P], da[SOME_CHILDREN * P], top[P], left[P];
-    vector du[D * P];
+    vector u[SOME_CHILDREN * MOST_WIDE * D * P], a[P], da[SOME_CHILDREN * P], top[P], left[P], du[D * P];
     Child child[SOME_CHILDREN];
 
     fetch_parents(parents, B, t->centre, D, -1, t, b);
@@ -629,13 +629,14 @@ static void moments_backward(const Task *t, const Block *b, vector *scratch, con
                 vector *pose = u + (k * W + w) * D * P;
                 const unaligned *kept = (const unaligned *)(kept_at(t, b, w) + child[k].kept);
                 FEW(q, P) top[q] = kept[q], left[q] = kept[RUN / LANES + q];
-                fetch_child(pose, a + k * P, child + k, t, b, w);
-                logits_and_grads(weight + k * J * P, grad + k * J * P, parents + w * J * B * P, child[k].maps, pose, J);
-                shares(weight + k * J * P, da + k * P, grad + k * J * P, top, left, J);
+                fetch_child(pose, a, child + k, t, b, w);
+                logits_and_grads(back + (k * J * W + w) * D * P, weight + k * J * P, grad + k * J * P,
+                                 parents + w * J * B * P, child[k].maps, pose, J, W);
+                grads_of_logits(weight + k * J * P, grad + k * J * P, da + k * P, top, left, a, J);
             }
             EACH(j, J) EACH(r, R)
                 grad_of_parent(sums + (w * J + j) * G * P, back + (j * W + w) * D * P, parents + (w * J + j) * B * P,
-                               child, u + w * D * P, a, da, weight, grad, some, J, W, j, r);
+                               weight + j * P, grad + j * P, some, J, W, r);
             EACH(k, some) {
                 grad_of_pose(du, back + (k * J * W + w) * D * P, child[k].maps, J, W);
                 scatter_child(du, da + k * P, child + k, t, b, w);
@@ -758,7 +759,7 @@ static int backward(Task *t, Backward *walk, integer size, integer besides)
     return 0;
 }
 
-int quatcaps_moments(Task *t) { return forward(t, moments, 2 * F, MOST_CHILDREN); }
+int quatcaps_moments(Task *t) { return forward(t, moments, 2 * F, MOST_CHILDREN * (D + 1)); }
 int quatcaps_uniform(Task *t) { return forward(t, uniform, U, 0); }
 int quatcaps_moments_backward(Task *t)
 {
