@@ -1,4 +1,4 @@
-"""Compiles moments.c on first use and keeps the library in the user's cache.
+"""Compiles the C sources beside it on first use and keeps the library in the user's cache.
 
 The name of a kept library begins with a hash of all that shapes it (the source, the flags, the compiler's version, the
 instructions that this machine has) and ends with a hash of its own bytes: a damaged file is compiled again and never
@@ -18,6 +18,7 @@ import shutil
 import stat
 import subprocess
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 
 import torch
@@ -25,7 +26,7 @@ import torch
 from quatcaps.errors import QuatcapsError
 from quatcaps.files import make_folder, new_file
 
-SOURCE = Path(__file__).with_name("moments.c")
+SOURCES = sorted(Path(__file__).parent.glob("*.[ch]"))
 COMPILERS = ("cc", "gcc", "clang")
 FLAGS = ("-O2", "-std=gnu11", "-shared", "-fPIC", "-ffp-contract=fast", "-fno-math-errno", "-fno-trapping-math")
 NATIVE = "-mcpu=native" if platform.machine() in ("aarch64", "arm64") else "-march=native"
@@ -33,11 +34,14 @@ PATIENCE = 300
 """Seconds after which a compiler is taken to hang."""
 
 
-@torch.compiler.assume_constant_result
-def problem(dtype: torch.dtype, rows: int, columns: int) -> str | None:
+def why_not(dtype: torch.dtype, rows: int, columns: int) -> str | None:
     """Why there is no library, in words that end a sentence, or None."""
     found = attempt(dtype, rows, columns)
     return found if isinstance(found, str) else None
+
+
+problem: Callable[[torch.dtype, int, int], str | None] = torch.compiler.assume_constant_result(why_not)
+"""`why_not`, which a compiled network does not look into."""
 
 
 def library(dtype: torch.dtype, rows: int, columns: int) -> ctypes.CDLL:
@@ -62,14 +66,14 @@ def load(definitions: list[str]) -> ctypes.CDLL:
     compiler = find_compiler()
     flags, machine = target(compiler)
     command = [*compiler, *flags, *definitions]
-    key = digest("\0".join((*command, machine)).encode() + SOURCE.read_bytes())
+    key = digest("\0".join((*command, machine, *(path.read_text("utf-8") for path in SOURCES))).encode())
     folder = cache_folder()
     kept = find(folder, key) if folder is not None else None
     if kept is not None:
         return opened(kept)
     with tempfile.TemporaryDirectory(prefix="quatcaps-") as passing:
         made = Path(passing) / "moments.so"
-        output([*command, "-o", str(made), str(SOURCE), "-lm"])
+        output([*command, "-o", str(made), *(str(path) for path in SOURCES if path.suffix == ".c")])
         return opened((keep(folder, key, made) if folder is not None else None) or made)
 
 

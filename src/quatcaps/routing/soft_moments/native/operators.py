@@ -17,6 +17,7 @@ dimensions, H × W parent positions. All tensors are contiguous.
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -41,13 +42,15 @@ RUN = 32
 CHILDREN = "Tensor poses, Tensor activations, Tensor maps"
 PARENTS = "Tensor centre, Tensor precision, Tensor logit"
 GRADS = "Tensor grad_mass, Tensor grad_first, Tensor grad_second"
+MOMENTS = ("mass", "first", "second")
 SIZES = (
     *("images", "children", "parents", "height", "width"),
     *("down", "across", "stride", "shared", "grid_height", "grid_width", "groups", "parts"),
 )
 TENSORS = (
     *("poses", "activations", "maps", "centre", "precision", "logit", "grad_mass", "grad_first", "grad_second"),
-    *("mass", "first", "second", "mean", "kept"),
+    *MOMENTS,
+    *("mean", "kept"),
     *("grad_poses", "grad_activations", "grad_maps", "grad_centre", "grad_precision", "grad_logit"),
 )
 
@@ -62,19 +65,18 @@ class Task(ctypes.Structure):
     )
 
 
-def run(function: str, window: Window, poses: Tensor, maps: Tensor, **tensors: Tensor | None) -> None:
+def run(function: str, window: Window, tensors: Mapping[str, Tensor]) -> None:
     """Calls a function of the library in as many threads as the work is worth; results go into tensors made before."""
-    images, children, dims, height, width = poses.shape
-    parents, columns = maps.shape[2:4]
+    images, children, dims, height, width = tensors["poses"].shape
+    parents, columns = tensors["maps"].shape[2:4]
     grid = window.positions(height, width)
-    groups, parts = division(images, children)
-    sizes = (images, children, parents, height, width)
-    given = {"poses": poses, "maps": maps, **tensors}
-    task = Task(
-        **dict(zip(SIZES, (*sizes, window.height, window.width, window.stride, window.shared, *grid, groups, parts))),
-        **{name: tensor.data_ptr() for name, tensor in given.items() if tensor is not None},
+    sizes = (
+        *(images, children, parents, height, width),
+        *(window.height, window.width, window.stride, window.shared, *grid, *division(images, children)),
     )
-    call = getattr(build.library(poses.dtype, dims // columns, columns), function)
+    addresses = {name: tensor.data_ptr() for name, tensor in tensors.items()}
+    task = Task(**dict(zip(SIZES, sizes, strict=True)), **addresses)
+    call = getattr(build.library(tensors["poses"].dtype, dims // columns, columns), function)
     votes = images * children * parents * window.places * grid[0] * grid[1]
     count = max(1, min(torch.get_num_threads(), votes // WORTH_A_THREAD))
     others = [threads.pool(torch.get_num_threads()).submit(call, ctypes.byref(task)) for _ in range(count - 1)]
@@ -102,9 +104,8 @@ def empty_uniform(poses: Tensor, activations: Tensor, maps: Tensor, window: list
 
 def compute_uniform(poses: Tensor, activations: Tensor, maps: Tensor, window: list[int]) -> tuple[Tensor, ...]:
     results = empty_uniform(poses, activations, maps, window)
-    mean, mass, first, second = results
-    given = {"poses": poses, "maps": maps, "activations": activations}
-    run("quatcaps_uniform", unpack(window), **given, mean=mean, mass=mass, first=first, second=second)
+    given = {"poses": poses, "activations": activations, "maps": maps}
+    run("quatcaps_uniform", unpack(window), given | dict(zip(("mean", *MOMENTS), results, strict=True)))
     return results
 
 
@@ -128,11 +129,10 @@ def empty_moments(poses: Tensor, activations: Tensor, maps: Tensor, *rest: Any) 
 def compute_moments(*arguments: Any) -> tuple[Tensor, ...]:
     poses, activations, maps, centre, precision, logit, keep, window = arguments
     results = empty_moments(*arguments)
-    mass, first, second, kept = results
-    given = {"poses": poses, "maps": maps, "activations": activations}
+    given = {"poses": poses, "activations": activations, "maps": maps}
     parents = {"centre": centre, "precision": precision, "logit": logit}
-    sums = {"mass": mass, "first": first, "second": second, "kept": kept if keep else None}
-    run("quatcaps_moments", unpack(window), **given, **parents, **sums)
+    made = dict(zip((*MOMENTS, "kept") if keep else MOMENTS, results, strict=keep))
+    run("quatcaps_moments", unpack(window), given | parents | made)
     return results
 
 
@@ -162,9 +162,9 @@ class GradChildren:
 def compute_uniform_backward(*arguments: Any) -> tuple[Tensor, ...]:
     g0, g1, g2, poses, activations, maps, mean, window = arguments
     grads = GradChildren(poses, activations, maps)
-    given = {"poses": poses, "maps": maps, "activations": activations, "mean": mean}
+    given = {"poses": poses, "activations": activations, "maps": maps, "mean": mean}
     moments = {"grad_mass": g0, "grad_first": g1, "grad_second": g2}
-    run("quatcaps_uniform_backward", unpack(window), **given, **moments, **grads.tensors())
+    run("quatcaps_uniform_backward", unpack(window), given | moments | grads.tensors())
     return grads.sums()
 
 
@@ -186,11 +186,11 @@ def compute_moments_backward(*arguments: Any) -> tuple[Tensor, ...]:
     grads = GradChildren(poses, activations, maps)
     parts = division(*poses.shape[:2])[1]
     by_part = [tensor.new_empty(parts, *tensor.shape) for tensor in (centre, precision, logit)]
-    given = {"poses": poses, "maps": maps, "activations": activations, "kept": kept}
+    given = {"poses": poses, "activations": activations, "maps": maps, "kept": kept}
     parents = {"centre": centre, "precision": precision, "logit": logit}
     moments = {"grad_mass": g0, "grad_first": g1, "grad_second": g2}
     grad_parents = dict(zip(("grad_centre", "grad_precision", "grad_logit"), by_part, strict=True))
-    run("quatcaps_moments_backward", unpack(window), **given, **parents, **moments, **grads.tensors(), **grad_parents)
+    run("quatcaps_moments_backward", unpack(window), given | parents | moments | grads.tensors() | grad_parents)
     return *grads.sums(), *(partial.sum(0) for partial in by_part)
 
 

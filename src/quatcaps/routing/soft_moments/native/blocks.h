@@ -1,0 +1,169 @@
+/* What moves between tensors and vectors: blocks of parent positions, and the children that they see. */
+#include <string.h>
+
+#include "vectors.h"
+
+enum { MOST_WIDE = 4, MOST_CHILDREN = 16, SOME_CHILDREN = 8 }; /* pairs in a block; children at a time, in a backward */
+enum { RUN = 32 }; /* positions side by side in what the backward keeps */
+_Static_assert(RUN % (P * LANES) == 0, "a pair lies in one run");
+
+typedef struct {
+    integer images, children, parents, height, width;
+    integer down, across, stride, shared, grid_height, grid_width;
+    integer groups, parts; /* a backward's work: groups of images x parts of the child types */
+    const REAL *poses, *activations, *maps, *centre, *precision, *logit, *grad_mass, *grad_first, *grad_second;
+    REAL *mass, *first, *second, *mean, *kept;
+    REAL *grad_poses, *grad_activations, *grad_maps, *grad_centre, *grad_precision, *grad_logit;
+    integer next; /* the next piece of work that no thread has taken */
+} Task;
+
+/* Positions first .. first + count of an image, and where the window of each begins in the children's grid. */
+typedef struct {
+    integer image, first, count, wide;
+    integer start[MOST_WIDE * P * LANES];
+    int contiguous[MOST_WIDE * P];
+} Block;
+
+INLINE integer smaller(integer x, integer y) { return x < y ? x : y; }
+INLINE integer positions_of(const Task *t) { return t->grid_height * t->grid_width; }
+INLINE integer places_of(const Task *t) { return t->down * t->across; }
+INLINE integer area_of(const Task *t) { return t->height * t->width; }
+
+/* How many lanes of a vector are positions: all, but in the last ones of an image. */
+INLINE integer lanes_of(const Block *b, integer v)
+{
+    integer left = b->count - v * LANES;
+    return left < 0 ? 0 : smaller(LANES, left);
+}
+
+static Block block_of(const Task *t, integer image, integer number, integer wide)
+{
+    Block b = {.image = image, .first = number * wide * P * LANES};
+    b.count = smaller(wide * P * LANES, positions_of(t) - b.first);
+    b.wide = (b.count + P * LANES - 1) / (P * LANES);
+    EACH(k, b.wide * P * LANES) {
+        integer position = b.first + smaller(k, b.count - 1);
+        b.start[k] = (position / t->grid_width * t->width + position % t->grid_width) * t->stride;
+    }
+    EACH(v, b.wide * P) {
+        b.contiguous[v] = 1;
+        EACH(lane, LANES) b.contiguous[v] &= b.start[v * LANES + lane] == b.start[v * LANES] + lane;
+    }
+    return b;
+}
+
+/* What the positions of a vector see of a plane of children. */
+INLINE vector gather(const REAL *plane, const Block *b, integer v)
+{
+    vector x;
+    if (b->contiguous[v]) return *(const unaligned *)(plane + b->start[v * LANES]);
+    EACH(lane, LANES) x[lane] = plane[b->start[v * LANES + lane]];
+    return x;
+}
+
+/* Adds to the children of a plane: no two positions mean the same child. */
+INLINE void scatter(REAL *plane, vector x, const Block *b, integer v)
+{
+    if (b->contiguous[v]) *(unaligned *)(plane + b->start[v * LANES]) += x;
+    else EACH(lane, lanes_of(b, v)) plane[b->start[v * LANES + lane]] += x[lane];
+}
+
+/* Numbers of the positions of a vector, from those of the block. */
+INLINE vector fetch(const REAL *values, const Block *b, integer v)
+{
+    vector x;
+    if (lanes_of(b, v) == LANES) return *(const unaligned *)(values + v * LANES);
+    EACH(lane, LANES) x[lane] = values[smaller(v * LANES + lane, b->count - 1)];
+    return x;
+}
+
+INLINE void put(REAL *values, vector x, const Block *b, integer v)
+{
+    if (lanes_of(b, v) == LANES) *(unaligned *)(values + v * LANES) = x;
+    else EACH(lane, lanes_of(b, v)) values[v * LANES + lane] = x[lane];
+}
+
+/* A tensor (N, J, dims, H, W), times a factor, into records of `step` pairs for each (pair, parent), and back. */
+APART void fetch_parents(vector *x, integer step, const REAL *values, integer dims, REAL factor, const Task *t,
+                         const Block *b)
+{
+    const integer J = t->parents;
+    values += b->image * J * dims * positions_of(t) + b->first;
+    EACH(w, b->wide) EACH(j, J) EACH(h, dims) FEW(q, P)
+        x[((w * J + j) * step + h) * P + q] = fetch(values + (j * dims + h) * positions_of(t), b, w * P + q) * factor;
+}
+
+APART void put_parents(REAL *values, const vector *x, integer step, integer dims, REAL factor, const Task *t,
+                       const Block *b)
+{
+    const integer J = t->parents;
+    values += b->image * J * dims * positions_of(t) + b->first;
+    EACH(w, b->wide) EACH(j, J) EACH(h, dims) FEW(q, P)
+        put(values + (j * dims + h) * positions_of(t), x[((w * J + j) * step + h) * P + q] * factor, b, w * P + q);
+}
+
+/* What the backward keeps lies as (N, runs of RUN positions, children in the window, 2, RUN); a pair is in one run. */
+INLINE REAL *kept_at(const Task *t, const Block *b, integer w)
+{
+    integer position = b->first + w * P * LANES, runs = (positions_of(t) + RUN - 1) / RUN;
+    return t->kept + (b->image * runs + position / RUN) * places_of(t) * t->children * 2 * RUN + position % RUN;
+}
+
+typedef struct {
+    const REAL *maps;
+    integer pose, activation, map, kept; /* where its numbers begin in their tensors */
+} Child;
+
+/* The next children, as many as there are up to `most`, of child types first .. end, places outermost. */
+APART integer next_children(Child *child, integer most, integer number, integer first, integer end, const Task *t,
+                            const Block *b)
+{
+    integer types = end - first, count = smaller(most, places_of(t) * types - number);
+    EACH(k, count) {
+        integer place = (number + k) / types, i = first + (number + k) % types, in_window = place * t->children + i;
+        integer corner = place / t->across * t->width + place % t->across, in_all = b->image * t->children + i;
+        child[k].pose = in_all * D * area_of(t) + corner;
+        child[k].activation = in_all * area_of(t) + corner;
+        child[k].map = (t->shared ? i : in_window) * t->parents * CC;
+        child[k].kept = in_window * 2 * RUN;
+        child[k].maps = t->maps + child[k].map;
+    }
+    return count;
+}
+
+/* u and a at a pair of vectors */
+APART void fetch_child(vector *u, vector *a, const Child *child, const Task *t, const Block *b, integer w)
+{
+    FEW(q, P) {
+        EACH(h, D) u[h * P + q] = gather(t->poses + child->pose + h * area_of(t), b, w * P + q);
+        a[q] = gather(t->activations + child->activation, b, w * P + q);
+        for (integer lane = lanes_of(b, w * P + q); lane < LANES; lane++) a[q][lane] = 0;
+    }
+}
+
+APART void scatter_child(const vector *du, const vector *da, const Child *child, const Task *t, const Block *b,
+                         integer w)
+{
+    FEW(q, P) {
+        EACH(h, D) scatter(t->grad_poses + child->pose + h * area_of(t), du[h * P + q], b, w * P + q);
+        scatter(t->grad_activations + child->activation, da[q], b, w * P + q);
+    }
+}
+
+/* d = A u - m of a row of a pose, given -m, all at a pair of vectors */
+INLINE void deviate(vector *d, const vector *minus_m, const REAL *map, const vector *u)
+{
+    const Map A = map_at(map);
+    FEW(x, C * P) d[x] = minus_m[x];
+    FEW(c, C) FEW(h, C) FEW(q, P) d[h * P + q] = add_scaled(d[h * P + q], &A, h * C + c, u[c * P + q]);
+}
+
+/* c becomes log2(e) (c - max_j c): an offset that all logits share costs no digits. */
+APART void relative_logits(vector *c, integer step, integer J, integer W)
+{
+    EACH(w, W) FEW(q, P) {
+        vector top = c[w * J * step * P + q];
+        EACH(j, J) top = larger(top, c[(w * J + j) * step * P + q]);
+        EACH(j, J) c[(w * J + j) * step * P + q] = (c[(w * J + j) * step * P + q] - top) * LOG2_E;
+    }
+}

@@ -1,0 +1,169 @@
+/* The moments of votes: under given parents, and under uniform assignments. */
+#include "blocks.h"
+
+/* ---- moments under given parents. Records: -m, p/2, c; S1, S2, S0 ---- */
+
+enum { F = 2 * D + 1 };
+
+/* d and l of a child to all parents, and the maximum of l */
+APART void logits(vector *d, vector *l, vector *top, const vector *parent, const REAL *maps, const vector *u, integer J)
+{
+    vector highest[P];
+    FEW(q, P) highest[q] = all(-(REAL)__builtin_inf());
+    for (const vector *end = parent + J * F * P; parent < end; parent += F * P, maps += CC, l += P) {
+        vector sum[P], x[C * P], scaled[C * P];
+        FEW(q, P) sum[q] = parent[2 * D * P + q];
+        EACH(r, R) {
+            deviate(x, parent + r * C * P, maps, u + r * C * P);
+            FEW(h, C * P) scaled[h] = parent[(D + r * C) * P + h] * x[h];
+            FEW(h, C * P) sum[h % P] -= scaled[h] * x[h];
+            FEW(h, C * P) d[h] = x[h];
+            d += C * P;
+        }
+        FEW(q, P) highest[q] = larger(highest[q], sum[q]);
+        FEW(q, P) l[q] = sum[q];
+    }
+    FEW(q, P) top[q] = highest[q];
+}
+
+/* l becomes exp(l - max_j l), for two parents at a time; the sum of these, times g where it is given */
+INLINE void raise(vector *l, vector *total, const vector *top, const vector *g, integer J)
+{
+    vector sum[2 * P], highest[P], x[2 * P];
+    FEW(q, P) highest[q] = top[q];
+    FEW(q, 2 * P) sum[q] = all(0);
+    if (J % 2) {
+        FEW(q, P) l[q] = power_of_two(l[q] - highest[q]);
+        FEW(q, P) sum[q] = g ? l[q] * g[q] : l[q];
+    }
+    for (integer k = J % 2 * P; k < J * P; k += 2 * P) {
+        FEW(q, 2 * P) x[q] = power_of_two(l[k + q] - highest[q % P]);
+        FEW(q, 2 * P) l[k + q] = x[q];
+        FEW(q, 2 * P) sum[q] += g ? x[q] * g[k + q] : x[q];
+    }
+    FEW(q, P) total[q] = sum[q] + sum[P + q];
+}
+
+APART void exponentials(vector *l, vector *total, const vector *top, integer J) { raise(l, total, top, NULL, J); }
+
+/* Adds what some children give to a row of one parent's pose; a is theirs over their sum of exponentials. */
+APART void add_votes(vector *sum, const vector *d, const vector *weight, const vector *a, integer some, integer J,
+                     integer r)
+{
+    vector mass[P], first[C * P], second[C * P], rho[P], given[C * P];
+    FEW(q, P) mass[q] = all(0);
+    FEW(x, C * P) first[x] = sum[r * C * P + x], second[x] = sum[(D + r * C) * P + x];
+    d += r * C * P;
+    EACH(k, some) {
+        FEW(q, P) rho[q] = weight[q] * a[k * P + q];
+        FEW(q, P) mass[q] += rho[q];
+        FEW(x, C * P) given[x] = rho[x % P] * d[x];
+        FEW(x, C * P) first[x] += given[x];
+        FEW(x, C * P) second[x] += given[x] * d[x];
+        weight += J * P, d += J * D * P;
+    }
+    FEW(x, C * P) sum[r * C * P + x] = first[x], sum[(D + r * C) * P + x] = second[x];
+    if (!r) FEW(q, P) sum[2 * D * P + q] += mass[q];
+}
+
+static void moments(const Task *t, const Block *b, vector *scratch)
+{
+    const integer J = t->parents, W = b->wide, count = places_of(t) * t->children;
+    vector *parents = scratch, *sums = parents + J * W * F * P, *weight = sums + J * W * F * P;
+    vector *d = weight + MOST_CHILDREN * J * P, u[D * P], a[MOST_CHILDREN * P], top[P], total[P];
+    Child child[MOST_CHILDREN];
+
+    fetch_parents(parents, F, t->centre, D, -1, t, b);
+    fetch_parents(parents + D * P, F, t->precision, D, LOG2_E / 2, t, b);
+    fetch_parents(parents + 2 * D * P, F, t->logit, 1, 1, t, b);
+    relative_logits(parents + 2 * D * P, F, J, W);
+    memset(sums, 0, J * W * F * P * sizeof(vector));
+    for (integer number = 0, some; number < count; number += some) {
+        some = next_children(child, MOST_CHILDREN, number, 0, t->children, t, b);
+        EACH(w, W) {
+            EACH(k, some) {
+                fetch_child(u, a + k * P, child + k, t, b, w);
+                logits(d + k * J * D * P, weight + k * J * P, top, parents + w * J * F * P, child[k].maps, u, J);
+                exponentials(weight + k * J * P, total, top, J);
+                FEW(q, P) a[k * P + q] /= total[q];
+                if (t->kept) FEW(q, P) {
+                    unaligned *kept = (unaligned *)(kept_at(t, b, w) + child[k].kept) + q;
+                    kept[0] = top[q], kept[RUN / LANES] = 1 / total[q];
+                }
+            }
+            EACH(j, J) EACH(r, R)
+                add_votes(sums + (w * J + j) * F * P, d + j * D * P, weight + j * P, a, some, J, r);
+        }
+    }
+    put_parents(t->first, sums, F, D, 1, t, b);
+    put_parents(t->second, sums + D * P, F, D, 1, t, b);
+    put_parents(t->mass, sums + 2 * D * P, F, 1, 1, t, b);
+}
+
+/* ---- moments under uniform assignments. Record: the mean, S1, S2, S0 ----
+ * The mean first, then the sums about it: so a variance far below the mean's square keeps its digits. */
+
+enum { U = 3 * D + 1 };
+
+APART void add_to_mean(vector *sum, const Child *child, const vector *au, integer some, integer j, integer r)
+{
+    vector total[C * P];
+    FEW(x, C * P) total[x] = sum[r * C * P + x];
+    EACH(k, some) {
+        deviate(total, total, child[k].maps + j * CC, au + (k * D + r * C) * P);
+    }
+    FEW(x, C * P) sum[r * C * P + x] = total[x];
+}
+
+APART void add_about_mean(vector *sum, const Child *child, const vector *u, const vector *a, integer some, integer j,
+                          integer r)
+{
+    vector first[C * P], second[C * P], d[C * P], given[C * P];
+    sum += r * C * P;
+    FEW(x, C * P) first[x] = sum[D * P + x], second[x] = sum[2 * D * P + x];
+    EACH(k, some) {
+        RELOAD;
+        deviate(d, sum, child[k].maps + j * CC, u + (k * D + r * C) * P);
+        FEW(x, C * P) given[x] = a[k * P + x % P] * d[x];
+        FEW(x, C * P) first[x] += given[x];
+        FEW(x, C * P) second[x] += given[x] * d[x];
+    }
+    FEW(x, C * P) sum[D * P + x] = first[x], sum[2 * D * P + x] = second[x];
+}
+
+static void uniform(const Task *t, const Block *b, vector *scratch)
+{
+    const integer J = t->parents, W = b->wide, count = places_of(t) * t->children;
+    const REAL tiny = IS_DOUBLE ? 2.2250738585072014e-308 : 1.17549435e-38f;
+    vector *sums = scratch, u[MOST_CHILDREN * D * P], a[MOST_CHILDREN * P];
+    Child child[MOST_CHILDREN];
+
+    memset(sums, 0, J * W * U * P * sizeof(vector));
+    for (integer number = 0, some; number < count; number += some) {
+        some = next_children(child, MOST_CHILDREN, number, 0, t->children, t, b);
+        EACH(w, W) {
+            EACH(k, some) {
+                fetch_child(u + k * D * P, a + k * P, child + k, t, b, w);
+                EACH(h, D) FEW(q, P) u[(k * D + h) * P + q] *= a[k * P + q];
+                FEW(q, P) sums[(w * J * U + 3 * D) * P + q] += a[k * P + q];
+            }
+            EACH(j, J) EACH(r, R) add_to_mean(sums + (w * J + j) * U * P, child, u, some, j, r);
+        }
+    }
+    EACH(w, W) EACH(j, J) FEW(q, P) {
+        vector *sum = sums + (w * J + j) * U * P + q;
+        sum[3 * D * P] = sums[(w * J * U + 3 * D) * P + q];
+        EACH(h, D) sum[h * P] /= -larger(sum[3 * D * P], all(tiny));
+    }
+    for (integer number = 0, some; number < count; number += some) {
+        some = next_children(child, MOST_CHILDREN, number, 0, t->children, t, b);
+        EACH(w, W) {
+            EACH(k, some) fetch_child(u + k * D * P, a + k * P, child + k, t, b, w);
+            EACH(j, J) EACH(r, R) add_about_mean(sums + (w * J + j) * U * P, child, u, a, some, j, r);
+        }
+    }
+    put_parents(t->mean, sums, U, D, -1, t, b);
+    put_parents(t->first, sums + D * P, U, D, (REAL)1 / J, t, b);
+    put_parents(t->second, sums + 2 * D * P, U, D, (REAL)1 / J, t, b);
+    put_parents(t->mass, sums + 3 * D * P, U, 1, (REAL)1 / J, t, b);
+}
