@@ -160,7 +160,7 @@ def test_kernels_compile_for_sm_90() -> None:
     subprocess.run([sys.executable, SCRIPTS / "compile_kernels.py"], check=True, env=environment)
 
 
-@pytest.mark.parametrize("backend", ["lean", "triton"])
+@pytest.mark.parametrize("backend", ["native", "triton"] if DEVICE.type == "cpu" else ["triton"])
 def test_a_whole_network_compiles_as_one_graph(backend: str) -> None:
     """In a process of its own: the tests' checks of shapes cannot be traced."""
     subprocess.run([sys.executable, SCRIPTS / "compile_network.py", backend, DEVICE.type], check=True)
