@@ -18,6 +18,7 @@ from quatcaps.layers import ClassCapsules, use_backend
 from quatcaps.models import build
 from quatcaps.poses import pose_type
 from quatcaps.routing import EM, Window, soft_moments
+from quatcaps.routing.em import gaussian
 from quatcaps.routing.soft_moments import BACKENDS, Parents, backends
 from quatcaps.training import config
 
@@ -176,11 +177,9 @@ def test_float64(backend: str) -> None:
     )
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("backend", ["reference", *FAST])
 @pytest.mark.parametrize("children", FINITE.values(), ids=FINITE.keys())
 def test_finite_in_finite_out(children: Callable[[Case], tuple[Tensor, Tensor]], backend: str) -> None:
-    if ON_GPU and backend == "native":
-        pytest.skip("native runs on CPUs")
     case = Case(images=1, children=2, size=3)
     for name, value in routed(case, children(case), backend, torch.float32).items():
         assert torch.isfinite(value).all(), name
@@ -236,6 +235,14 @@ def test_moments_under_given_parents(change: Callable[[Parents], Parents], backe
 
 
 @pytest.mark.parametrize("backend", FAST)
+def test_no_images(backend: str) -> None:
+    case = Case(images=0)
+    for name, value in routed(case, random_children(case), backend, torch.float32).items():
+        assert not value.any(), name
+        assert value.numel() == 0 or name.startswith("gradient of"), name
+
+
+@pytest.mark.parametrize("backend", FAST)
 def test_moments_twice_under_given_parents(backend: str) -> None:
     """Gradients of two calls add up, whether the first was uniform or not."""
     case = Case(images=1, children=2, size=3, kernel=3)
@@ -247,11 +254,13 @@ def test_moments_twice_under_given_parents(backend: str) -> None:
             leaves = [v.to(DEVICE, dtype).requires_grad_() for v in (*random_children(case), maps.clone())]
             given = Parents(*(torch.rand(1, 5, *dims, 1, 1).to(DEVICE, dtype) for dims in ((3,), (3,), ())))
             votes = soft_moments.bind(*leaves, case.window, backend=name)
-            total = sum(value.sin().sum() for call in calls for value in votes(given if call else None)[1:3])
-            # Uniform moments come about centres of each backend's choice: only what does not depend on them counts.
-            if None in calls:
-                total = sum(votes(given if call else None).mass.sin().sum() for call in calls)
-            results.append(torch.autograd.grad(total, leaves, allow_unused=True, materialize_grads=True))
+            # Moments come about centres of each backend's choice: means and variances do not depend on them.
+            total = sum(
+                value.sin().sum()
+                for call in calls
+                for value in gaussian(votes(given if call else None), variance_floor=1e-4)
+            )
+            results.append(torch.autograd.grad(total, leaves))
         for found, wanted in zip(*results, strict=True):
             assert (found.double() - wanted).norm() <= BACKWARD * wanted.norm() + 1e-6, calls
 

@@ -20,11 +20,11 @@ import math
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
 
 from quatcaps.routing.soft_moments.moments import Moments, Parents
+from quatcaps.routing.soft_moments.reference import windows
 from quatcaps.routing.soft_moments.threads import blocks, in_threads, shares
 from quatcaps.routing.soft_moments.uniform import uniform_moments
 from quatcaps.routing.window import Window
@@ -39,6 +39,8 @@ def refuses(poses: Tensor, maps: Tensor, competition: str) -> str | None:
     """Why this backend cannot, or None."""
     if competition != "position":
         return f"shares a child among the parents at one position, not by competition {competition!r}"
+    if poses.shape[0] == 0:
+        return "works on one image or more, not on none"
     return None
 
 
@@ -53,21 +55,17 @@ def bind(
     """Lays out children and maps; no vote is formed yet."""
     images, children, dims, height, width = poses.shape
     parents, columns = maps.shape[2:4]
-    places = window.places
-    poses_bdp = windows(poses.flatten(1, 2), window).view(images, children, dims, places, -1).permute(3, 1, 2, 0, 4)
-    activations_bp = windows(activations, window).view(images, children, places, -1).permute(2, 1, 0, 3)
+    places, grid = window.places, window.positions(height, width)
+    points = images * grid[0] * grid[1]
+    poses_in_windows = windows(poses.flatten(1, 2), window).view(images, children, dims, places, grid[0] * grid[1])
+    activations_in_windows = windows(activations, window).view(images, children, places, grid[0] * grid[1])
     maps_bcjc = maps.transpose(2, 3).expand(places, -1, -1, -1, -1)
     return UnformedVotes(
-        poses_bdp.reshape(places * children, dims, -1),
-        activations_bp.reshape(places * children, 1, -1),
+        poses_in_windows.permute(3, 1, 2, 0, 4).reshape(places * children, dims, points),
+        activations_in_windows.permute(2, 1, 0, 3).reshape(places * children, 1, points),
         maps_bcjc.reshape(places * children, columns, parents, columns),
-        (images, *window.positions(height, width)),
+        (images, *grid),
     )
-
-
-def windows(grid: Float[Tensor, "N channels height width"], window: Window) -> Float[Tensor, "N rows positions"]:
-    """What each parent position sees, as (N, channels · places, positions)."""
-    return F.unfold(grid, (window.height, window.width), stride=window.stride)
 
 
 class UnformedVotes:

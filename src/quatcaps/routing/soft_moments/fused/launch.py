@@ -171,6 +171,8 @@ def children_backward(
 
     shapes = Shapes.of(poses, maps, window)
     poses, activations, matrices = poses.contiguous(), activations.contiguous(), by_parent(maps)
+    if shapes.positions == 0:  # no images: the pass would look at the first position
+        return torch.zeros_like(poses), torch.zeros_like(activations), torch.zeros_like(matrices).movedim(4, 2)
     unread = (poses, poses, poses)
     rows, log_total, grad_activation = (values.contiguous() for values in left or unread)
     uniform_rows = poses

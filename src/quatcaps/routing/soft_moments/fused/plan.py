@@ -111,9 +111,9 @@ def plan(rows: int, steps: int, shapes: Shapes, *, per_thread: int, least_steps:
     per_thread = per_thread if shapes.dims <= 4 else 1
     tile = max(1, min(per_thread * 32 * warps // tile_parents, power_of_two(rows)))
     tiles = math.ceil(rows / tile)
-    splits = max(1, min(math.ceil(warps_wanted / (tiles * warps)), steps // least_steps))
-    per_program = math.ceil(steps / splits)
-    return Plan(tile, tile_parents, warps, tiles, math.ceil(steps / per_program), per_program)
+    splits = max(1, min(math.ceil(warps_wanted / max(1, tiles * warps)), steps // least_steps))
+    per_program = max(1, math.ceil(steps / splits))
+    return Plan(tile, tile_parents, warps, tiles, max(1, math.ceil(steps / per_program)), per_program)
 
 
 def by_position(shapes: Shapes, *, per_thread: int, least_steps: int) -> Plan:
@@ -137,4 +137,4 @@ def by_child(shapes: Shapes, *, per_thread: int) -> Plan:
 
 def power_of_two(count: int) -> int:
     """The least power of two that is no less."""
-    return 1 << (count - 1).bit_length()
+    return 1 << max(0, count - 1).bit_length()
