@@ -40,7 +40,7 @@ def noise_images() -> ImageSet:
     count = 60
     return ImageSet(
         name="noise",
-        images=torch.randint(256, (count, 2, 32, 32), generator=generator, dtype=torch.uint8),
+        stored=torch.randint(256, (count, 2, 32, 32), generator=generator, dtype=torch.uint8),
         labels=torch.arange(count) % 3,
         classes=("one", "two", "three"),
         info={

@@ -78,15 +78,15 @@ def train(
         return
     if recipe not in RECIPES:
         raise unknown_name("recipe", recipe, RECIPES)
-    config = RECIPES[recipe]().changed(changes)
-    folder = output or Path("runs") / f"{config.dataset}-{config.model}-{config.seed}"
+    config = RECIPES[recipe](changes.get("dataset", "toys")).changed(changes)
+    folder = output or Path("runs") / f"{Path(config.dataset).stem}-{config.model}-{config.seed}"
     start_run(config, folder, data_dir, Console())
 
 
 @app.command()
 def evaluate(
     run: Annotated[Path, typer.Argument(help="folder of a run", metavar="RUN")],
-    split: Annotated[str, typer.Option(help="test or train")] = "test",
+    split: Annotated[str, typer.Option(help="test, train, or validation: what the run held out")] = "test",
     output: Annotated[
         Path | None, typer.Option(help="folder for the table and the picture (default: the run's)")
     ] = None,
@@ -155,6 +155,9 @@ def bench(
     scaling: Annotated[
         bool, typer.Option("--scaling", help="also one routing layer, by its children, parents and positions")
     ] = False,
+    data: Annotated[
+        bool, typer.Option("--data", help="also a training step with the data path: images on the device, on the host")
+    ] = False,
     networks: Annotated[bool, typer.Option(help="whole networks; --no-networks leaves them out")] = True,
     device: Device = "auto",
     machine: Annotated[str, typer.Option(help="the machine's name in the results (default: its GPU or CPU)")] = "",
@@ -177,7 +180,79 @@ def bench(
         launch=launch,
         steps=steps,
     )
-    bench_command(plan, device, machine, output, Console(), networks=networks, scaling=scaling)
+    bench_command(plan, device, machine, output, Console(), networks=networks, scaling=scaling, data=data)
+
+
+datasets = typer.Typer(
+    help="Datasets: what there is, preparing and verifying it, a look at it.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
+app.add_typer(datasets, name="data")
+Source = Annotated[
+    Path | None, typer.Option(help="folder with the authors' files (default: NAME in the data folder; else downloads)")
+]
+Side = Annotated[int | None, typer.Option("--size", help="side of the images in pixels (default: as the paper)")]
+
+
+@datasets.command("list")
+def data_list(data_dir: DataDir = None) -> None:
+    """What is known, what of it is here, sizes, licences and citations."""
+    from rich.console import Console
+
+    from quatcaps.data.commands import list_command
+
+    list_command(data_dir, Console())
+
+
+@datasets.command("prepare")
+def data_prepare(
+    names: Annotated[list[str], typer.Argument(help="names as quatcaps data list shows, or paths", metavar="NAME…")],
+    data_dir: DataDir = None,
+    source: Source = None,
+    size: Side = None,
+    mirror: Annotated[list[str] | None, typer.Option(help="address to try first; may be repeated")] = None,
+    offline: Annotated[bool, typer.Option("--offline", help="download nothing")] = False,
+    unverified: Annotated[
+        bool, typer.Option("--unverified", help="take well-formed files whose content is not as published")
+    ] = False,
+) -> None:
+    """Find or download, verify, and convert once to a compact file."""
+    from rich.console import Console
+
+    from quatcaps.data.commands import prepare_command
+
+    prepare_command(names, data_dir, source, size, mirror or (), Console(), offline=offline, unverified=unverified)
+
+
+@datasets.command("verify")
+def data_verify(
+    names: Annotated[list[str] | None, typer.Argument(help="datasets (default: all)", metavar="[NAME…]")] = None,
+    data_dir: DataDir = None,
+    source: Source = None,
+) -> None:
+    """Check prepared datasets and the authors' files: whole, and as published."""
+    from rich.console import Console
+
+    from quatcaps.data.commands import verify_command
+
+    verify_command(names or (), data_dir, source, Console())
+
+
+@datasets.command("show")
+def data_show(
+    name: Annotated[str, typer.Argument(help="dataset by name, or path", metavar="NAME")],
+    split: Annotated[str, typer.Option(help="train or test")] = "train",
+    data_dir: DataDir = None,
+    size: Side = None,
+    output: Annotated[Path | None, typer.Option(help="the picture (default: NAME-SPLIT.png)")] = None,
+) -> None:
+    """A contact sheet as PNG, by class; where there are viewpoints, another of one toy from all of them."""
+    from rich.console import Console
+
+    from quatcaps.data.commands import show_command
+
+    show_command(name, split, data_dir, size, output, Console())
 
 
 def main() -> None:

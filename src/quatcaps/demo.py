@@ -10,17 +10,18 @@ from pathlib import Path
 import torch
 from rich.console import Console
 
+from quatcaps.data.cache import data_folder
 from quatcaps.data.imageset import ImageSet
 from quatcaps.errors import QuatcapsError
 from quatcaps.evaluation.run import evaluate_run
 from quatcaps.models import parameter_count
 from quatcaps.recipes import demo, demo_cnn
 from quatcaps.report.demo import Contender, write_demo
-from quatcaps.training.commands import load_splits, train_run
+from quatcaps.training.commands import load_run_images, train_run
 from quatcaps.training.config import TrainingConfig
 from quatcaps.training.log import read_log
 from quatcaps.training.progress import counting
-from quatcaps.training.run import Run, choose_device, create_run, open_run
+from quatcaps.training.run import Run, choose_device, create_run, load_images, open_run
 
 SUMMARIES = {
     "qcn-small": "a small Quaternion Capsule Network",
@@ -33,11 +34,12 @@ def demo_command(folder: Path, device: str, data_dir: Path | None, epochs: int |
     changes = {"device": device} | ({} if epochs is None else {"epochs": epochs})
     configs = [recipe().changed(changes) for recipe in (demo, demo_cnn)]
     chosen = choose_device(device)
-    training, test = load_splits(configs[0], data_dir, console)
-    runs = [open_or_create(folder / config.model, config, training) for config in configs]
+    experiment = load_run_images(configs[0], data_dir, console)
+    test = load_images(configs[0], "test", data_folder(data_dir))
+    runs = [open_or_create(folder / config.model, config, experiment.training) for config in configs]
     contenders, everything = [], {}
     for run in runs:
-        train_run(run, training, test, console, device)
+        train_run(run, experiment, console, device)
         with counting(console, f"evaluating {run.config.model} on the test toys") as progress:
             evaluations = evaluate_run(run, test, chosen, progress)
         log = read_log(run.folder / "log.jsonl")

@@ -26,7 +26,8 @@ def with_flags(settings: type) -> Callable[[F], F]:
         own = inspect.signature(command, eval_str=True)
         kept = [p for p in own.parameters.values() if p.kind is not inspect.Parameter.VAR_KEYWORD]
         hints = typing.get_type_hints(settings)
-        added = [_flag(field, hints[field.name]) for field in dataclasses.fields(settings)]
+        own_first = sorted(dataclasses.fields(settings), key=lambda field: field.name not in settings.__annotations__)
+        added = [_flag(field, hints[field.name]) for field in own_first]
         parameters = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in kept] + added
         command.__signature__ = inspect.Signature(parameters, return_annotation=None)  # type: ignore[attr-defined]
         command.__annotations__ = {p.name: p.annotation for p in parameters}
@@ -37,15 +38,18 @@ def with_flags(settings: type) -> Callable[[F], F]:
 
 def _flag(field: dataclasses.Field[Any], hint: Any) -> inspect.Parameter:
     explanation = field.metadata["help"]
+    default = "by dataset" if field.metadata["by_dataset"] else f"paper: {str(field.default).lower()}"
     name = "--" + field.name.replace("_", "-")
     kind: Any = hint | None
     option: Any
     if typing.get_origin(hint) is dict:
         kind, option = list[str] | None, typer.Option(name.removesuffix("s"), metavar="NAME=VALUE", help=explanation)
     elif hint is bool:
-        option = typer.Option(f"{name}/--no-{name[2:]}", help=f"{explanation} (paper: {str(field.default).lower()})")
+        option = typer.Option(f"{name}/--no-{name[2:]}", help=f"{explanation} ({default})")
+    elif typing.get_origin(hint) is tuple:
+        kind, option = str | None, typer.Option(name, metavar="VALUE,…", help=f"{explanation} ({default})")
     else:
-        option = typer.Option(name, help=f"{explanation} (paper: {field.default})")
+        option = typer.Option(name, help=f"{explanation} ({default})")
     return inspect.Parameter(
         field.name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=Annotated[kind, option]
     )

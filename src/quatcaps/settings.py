@@ -14,6 +14,14 @@ from quatcaps.errors import QuatcapsError, unknown_name
 T = TypeVar("T")
 
 
+def setting(default: Any, explanation: str, *, by_dataset: bool = False) -> Any:
+    """A field with the text that `--help` shows for it; `by_dataset`: each dataset has a value of its own."""
+    metadata = {"help": explanation, "by_dataset": by_dataset}
+    if isinstance(default, dict):
+        return dataclasses.field(default_factory=lambda: dict(default), metadata=metadata)
+    return dataclasses.field(default=default, metadata=metadata)
+
+
 def change(settings: T, changes: Mapping[str, Any], what: str = "setting") -> T:
     """`settings` with some fields replaced. Text is read as the field's type, so command-line values work.
 
@@ -42,6 +50,8 @@ def convert(value: Any, hint: Any) -> Any:
         return convert(value, next(arm for arm in typing.get_args(hint) if arm is not types.NoneType))
     if isinstance(value, str) and hint is not str:
         value = {"true": True, "yes": True, "false": False, "no": False}.get(value.lower(), value)
+        if origin is tuple and isinstance(value, str) and not value.lstrip().startswith("["):
+            value = f"[{value}]"
         value = json.loads(value) if isinstance(value, str) else value
     if origin is tuple:
         arms = typing.get_args(hint)

@@ -1,102 +1,258 @@
-"""Batched crops and standardisation, pixel by pixel against plain NumPy."""
+"""Augmentation in whole batches, pixel by pixel against plain NumPy."""
 
 from __future__ import annotations
+
+import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
+from numpy.typing import NDArray
+from torch import Tensor
 
-from quatcaps.data.augment import centre_crop, random_crop, standardise
-from quatcaps.data.batches import TrainingBatches, epoch_order, evaluation_batches, mix
-from quatcaps.data.imageset import ImageSet
+from quatcaps.data.augment import (
+    Draws,
+    centre_crop,
+    draw,
+    jitter,
+    mirror,
+    standardise_channels,
+    standardise_views,
+    warped_windows,
+    windows,
+)
+from quatcaps.data.pipeline import draws, for_evaluation, for_training
 from quatcaps.errors import QuatcapsError
+from quatcaps.pipelines import PIPELINES, Pipeline
+
+Array = NDArray[np.float64]
 
 
-@pytest.fixture
-def pictures() -> torch.Tensor:
-    return torch.randint(256, (40, 2, 11, 9), generator=torch.Generator().manual_seed(1), dtype=torch.uint8)
+def bytes_of(*shape: int, seed: int = 1) -> Tensor:
+    return torch.randint(256, shape, generator=torch.Generator().manual_seed(seed), dtype=torch.uint8)
 
 
-def test_random_crop_is_a_window_of_each_image_alike_in_both_views(pictures: torch.Tensor) -> None:
-    cropped = random_crop(pictures, 6, torch.Generator().manual_seed(0)).numpy()
-    seen = set()
-    for image, window in zip(pictures.numpy(), cropped, strict=True):
-        places = [
-            (top, left)
-            for top in range(6)
-            for left in range(4)
-            if np.array_equal(image[:, top : top + 6, left : left + 6], window)
-        ]
-        assert len(places) == 1
-        seen |= set(places)
-    assert {top for top, _ in seen} == set(range(6))
-    assert {left for _, left in seen} == set(range(4))
+@pytest.fixture(scope="module")
+def pictures() -> Tensor:
+    return bytes_of(40, 2, 11, 9)
 
 
-def test_random_crop_depends_on_the_generator_alone(pictures: torch.Tensor) -> None:
-    first, second = (random_crop(pictures, 5, torch.Generator().manual_seed(4)) for _ in range(2))
-    assert torch.equal(first, second)
-    assert not torch.equal(first, random_crop(pictures, 5, torch.Generator().manual_seed(5)))
+# The plain version: one image at a time, one pixel at a time, in float64.
 
 
-def test_centre_crop(pictures: torch.Tensor) -> None:
+def pixel(image: Array, row: int, column: int, padded: bool) -> Array:
+    """(C,): 0 outside a padded image, else the nearest."""
+    height, width = image.shape[1:]
+    if padded and not (0 <= row < height and 0 <= column < width):
+        return np.zeros(len(image))
+    return image[:, min(max(row, 0), height - 1), min(max(column, 0), width - 1)]
+
+
+def between(image: Array, row: float, column: float, padded: bool) -> Array:
+    top, left = math.floor(row), math.floor(column)
+    down, across = row - top, column - left
+    value = np.zeros(len(image))
+    for i, j in ((0, 0), (0, 1), (1, 0), (1, 1)):
+        weight = (down if i else 1 - down) * (across if j else 1 - across)
+        value += weight * pixel(image, top + i, left + j, padded)
+    return value
+
+
+def plainly(pipeline: Pipeline, image: NDArray[np.uint8], chance: Draws, k: int) -> Array:
+    """What `for_training` does to image number k."""
+    values, padded = image.astype(np.float64), pipeline.pad > 0
+    height, width = pipeline.seen(image.shape[1:])
+    top, left = int(chance.top[k]) - pipeline.pad, int(chance.left[k]) - pipeline.pad
+    angle, zoom = float(chance.angle[k]), float(chance.zoom[k])
+    middle = ((height - 1) / 2, (width - 1) / 2)
+    seen = np.zeros((len(image), height, width))
+    for i in range(height):
+        for j in range(width):
+            y, x = (i - middle[0]) / zoom, (j - middle[1]) / zoom
+            row = top + middle[0] + math.cos(angle) * y + math.sin(angle) * x
+            column = left + middle[1] + math.cos(angle) * x - math.sin(angle) * y
+            seen[:, i, j] = between(values, row, column, padded)
+    if chance.mirrored[k]:
+        seen = seen[::-1, :, ::-1] if len(seen) == 2 else seen[:, :, ::-1]
+    if pipeline.brightness or pipeline.contrast:
+        mean = seen.mean()
+        shifted = (seen - mean) * float(chance.contrast[k]) + mean + 255 * float(chance.brightness[k])
+        seen = np.clip(shifted, 0, 255)
+    return standardised(pipeline, seen)
+
+
+def standardised(pipeline: Pipeline, seen: Array) -> Array:
+    if pipeline.standardise == "view":
+        mean, deviation = seen.mean((1, 2), keepdims=True), seen.std((1, 2), keepdims=True)
+        return (seen - mean) / np.maximum(deviation, 1e-3)
+    if pipeline.standardise == "channel":
+        mean, deviation = (np.array(values)[:, None, None] for values in (pipeline.mean, pipeline.deviation))
+        return (seen / 255 - mean) / deviation
+    return seen / 255
+
+
+COLOURS = {"standardise": "channel", "mean": (0.4, 0.5, 0.6), "deviation": (0.2, 0.25, 0.3)}
+CASES = {
+    "crop": (Pipeline(0, 7), (2, 11, 9)),
+    "whole": (Pipeline(0, 0, standardise="none"), (1, 6, 8)),
+    "pad and crop": (Pipeline(0, 9, pad=2, **COLOURS), (3, 9, 9)),
+    "flip": (Pipeline(0, 6, flip=True), (1, 8, 8)),
+    "stereo flip": (Pipeline(0, 6, flip=True), (2, 8, 8)),
+    "jitter": (Pipeline(0, 6, brightness=0.3, contrast=0.5, standardise="none"), (2, 8, 8)),
+    "turn": (Pipeline(0, 8, rotation=30.0, standardise="none"), (2, 12, 11)),
+    "scale": (Pipeline(0, 8, scale=0.5, standardise="none"), (1, 12, 12)),
+    "turn whole": (Pipeline(0, 0, rotation=180.0, scale=0.3, standardise="none"), (1, 9, 9)),
+    "all of it": (
+        Pipeline(0, 8, pad=3, flip=True, rotation=20.0, scale=0.2, brightness=0.1, contrast=0.2, **COLOURS),
+        (3, 10, 10),
+    ),
+}
+
+
+@pytest.mark.parametrize(("pipeline", "shape"), CASES.values(), ids=CASES.keys())
+def test_against_the_plain_version(pipeline: Pipeline, shape: tuple[int, int, int]) -> None:
+    images = bytes_of(12, *shape)
+    chance = draws(pipeline, 12, shape[1:], torch.Generator().manual_seed(2))
+    found = for_training(pipeline, images, chance)
+    assert found.dtype == torch.float32
+    for k, image in enumerate(images.numpy()):
+        assert np.allclose(found[k].numpy(), plainly(pipeline, image, chance, k), atol=2e-4, rtol=1e-4), k
+
+
+@pytest.mark.parametrize("name", PIPELINES)
+def test_the_papers_pipelines_against_the_plain_version(name: str) -> None:
+    pipeline = PIPELINES[name]
+    channels = {"mnist": 1, "fashionmnist": 1, "svhn": 3, "cifar10": 3}.get(name, 2)
+    side = pipeline.image_size
+    images = bytes_of(2, channels, side, side)
+    chance = draws(pipeline, 2, (side, side), torch.Generator().manual_seed(2))
+    found = for_training(pipeline, images, chance)
+    whole = replace(pipeline, **moments(pipeline, channels))
+    for k, image in enumerate(images.numpy()):
+        assert np.allclose(found[k].numpy(), plainly(whole, image, chance, k), atol=1e-5)
+    start = (side - pipeline.crop) // 2
+    middle = images[:, :, start : start + pipeline.crop, start : start + pipeline.crop].numpy()
+    for image, expected in zip(for_evaluation(pipeline, images).numpy(), middle.astype(np.float64), strict=True):
+        assert np.allclose(image, standardised(whole, expected), atol=1e-5)
+
+
+def moments(pipeline: Pipeline, channels: int) -> dict[str, tuple[float, ...]]:
+    """One mean for all channels, as one for each."""
+    each = channels // len(pipeline.mean) if pipeline.mean else 0
+    return {"mean": pipeline.mean * each, "deviation": pipeline.deviation * each}
+
+
+def test_windows_are_alike_in_both_views_and_reach_every_place(pictures: Tensor) -> None:
+    chance = draw(40, (6, 4), torch.Generator().manual_seed(0))
+    cut = windows(pictures, chance.top, chance.left, 6).numpy()
+    for k, image in enumerate(pictures.numpy()):
+        top, left = int(chance.top[k]), int(chance.left[k])
+        assert np.array_equal(cut[k], image[:, top : top + 6, left : left + 6])
+    many = draw(5000, (6, 4), torch.Generator().manual_seed(0))
+    assert {(int(a), int(b)) for a, b in zip(many.top, many.left, strict=True)} == {
+        (a, b) for a in range(6) for b in range(4)
+    }
+
+
+def test_a_warp_that_does_nothing_is_the_window(pictures: Tensor) -> None:
+    chance = draw(40, (6, 4), torch.Generator().manual_seed(0))
+    plain = windows(pictures, chance.top, chance.left, 6)
+    warped = warped_windows(pictures, chance.top, chance.left, 6, chance.angle, chance.zoom)
+    assert torch.equal(warped, plain.float())
+
+
+def test_a_quarter_turn_is_counter_clockwise_as_seen() -> None:
+    image = torch.arange(9, dtype=torch.uint8).view(1, 1, 3, 3)
+    zero = torch.zeros(1, dtype=torch.int64)
+    turned = warped_windows(image, zero, zero, 3, torch.tensor([math.pi / 2]), torch.ones(1))
+    assert torch.allclose(turned, torch.rot90(image.float(), 1, (2, 3)), atol=1e-4)
+
+
+def test_one_more_augmentation_leaves_the_crops_as_they_were() -> None:
+    first = draw(50, (9, 9), torch.Generator().manual_seed(3))
+    second = draw(50, (9, 9), torch.Generator().manual_seed(3), mirror=True, rotation=9.0, scale=0.2, contrast=0.1)
+    assert torch.equal(first.top, second.top)
+    assert torch.equal(first.left, second.left)
+    assert second.mirrored.any()
+    assert not second.mirrored.all()
+
+
+def test_draws_keep_to_their_limits() -> None:
+    chance = draw(4000, (1, 1), torch.Generator().manual_seed(0), rotation=10.0, scale=0.25, brightness=0.2, contrast=0.4)
+    for column, low, high in (
+        (chance.angle, -math.radians(10), math.radians(10)),
+        (chance.zoom, 0.8, 1.25),
+        (chance.brightness, -0.2, 0.2),
+        (chance.contrast, 0.6, 1.4),
+    ):
+        assert low - 1e-6 <= float(column.min()) < low + 0.05 * (high - low)
+        assert high - 0.05 * (high - low) < float(column.max()) <= high + 1e-6
+    assert not chance.top.any()
+
+
+def test_mirroring_twice_gives_the_image_back(pictures: Tensor) -> None:
+    mirrored = torch.arange(40) % 2 == 0
+    once = mirror(pictures, mirrored)
+    assert torch.equal(once[1], pictures[1])
+    assert torch.equal(once[0], pictures[0].flip(0, 2)), "the views of a pair change places"
+    assert torch.equal(mirror(once, mirrored), pictures)
+
+
+def test_jitter_stays_in_the_range(pictures: Tensor) -> None:
+    shifted = jitter(pictures.float(), torch.full((40,), 0.9), torch.full((40,), 2.0))
+    assert 0 <= float(shifted.min()) <= float(shifted.max()) == 255
+
+
+def test_centre_crop(pictures: Tensor) -> None:
     assert torch.equal(centre_crop(pictures, 5), pictures[:, :, 3:8, 2:7])
     assert torch.equal(centre_crop(pictures, 4), pictures[:, :, 3:7, 2:6])
 
 
-@pytest.mark.parametrize("size", [0, 10, -1])
-def test_crop_that_does_not_fit(pictures: torch.Tensor, size: int) -> None:
-    for crop in (lambda: centre_crop(pictures, size), lambda: random_crop(pictures, size, torch.Generator())):
+@pytest.mark.parametrize("size", [0, 10])
+def test_crop_that_does_not_fit(pictures: Tensor, size: int) -> None:
+    zero = torch.zeros(40, dtype=torch.int64)
+    for crop in (lambda: centre_crop(pictures, size), lambda: windows(pictures, zero, zero, size)):
         with pytest.raises(QuatcapsError, match=f"a crop of {size}×{size} from images of 11×9: .* between 1 and 9"):
             crop()
 
 
-def test_standardise_each_view_by_its_own_numbers(pictures: torch.Tensor) -> None:
-    values = pictures.numpy().astype(np.float64)
-    mean = values.mean((2, 3), keepdims=True)
-    expected = (values - mean) / values.std((2, 3), keepdims=True)
-    assert np.allclose(standardise(pictures).numpy(), expected, atol=1e-5)
-
-
 def test_flat_image_becomes_zero() -> None:
-    flat = standardise(torch.full((2, 1, 8, 8), 77, dtype=torch.uint8))
+    flat = standardise_views(torch.full((2, 1, 8, 8), 77, dtype=torch.uint8))
     assert torch.equal(flat, torch.zeros_like(flat))
 
 
-def test_epoch_order_is_a_permutation_of_its_own() -> None:
-    orders = [epoch_order(100, seed, epoch) for seed in (0, 1) for epoch in (0, 1, 2)]
-    assert all(sorted(order.tolist()) == list(range(100)) for order in orders)
-    assert len({tuple(order.tolist()) for order in orders}) == 6
+def test_channels_are_standardised_by_fixed_numbers() -> None:
+    white = torch.full((1, 2, 1, 1), 255, dtype=torch.uint8)
+    found = standardise_channels(white, torch.tensor([0.5, 0.25]), torch.tensor([0.5, 0.125]))
+    assert torch.allclose(found.flatten(), torch.tensor([1.0, 6.0]))
 
 
-def test_streams_of_chance_do_not_meet() -> None:
-    assert len({mix(seed, stream) for seed in range(50) for stream in range(-2, 300)}) == 50 * 302
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"crop": 49}, "crop = 49: it must be at most the image size, 48"),
+        ({"pad": -1}, "pad = -1: it must be from 0 to 4096"),
+        ({"rotation": 181.0}, "rotation = 181.0: it must be from 0 to 180"),
+        ({"brightness": float("nan")}, "brightness = nan"),
+        ({"standardise": "views"}, "unknown standardise 'views': did you mean 'view'"),
+        ({"standardise": "channel"}, "channel with 0 means and 0 deviations: give as many"),
+        ({"standardise": "channel", "mean": (0.5,), "deviation": (0.0,)}, "deviation = 0.0: it must be above 0"),
+        ({"pad": 4, "crop": 0}, "pad = 4 without a crop: give --crop"),
+    ],
+)
+def test_pipelines_that_cannot_be(changes: dict[str, object], words: str) -> None:
+    with pytest.raises(QuatcapsError, match=words):
+        Pipeline(**changes)  # type: ignore[arg-type]
 
 
-def test_an_epoch_shows_every_image_at_most_once(noise_images: ImageSet) -> None:
-    batches = TrainingBatches(noise_images, 7, 32, 0, torch.device("cpu"), torch.Generator().manual_seed(0))
-    shown = torch.cat([batch.images for batch in batches.epoch(3)])
-    assert batches.per_epoch == 8
-    assert len(shown) == 56
-    assert len({image.numpy().tobytes() for image in shown}) == 56
-
-
-def test_an_epoch_can_begin_in_the_middle(noise_images: ImageSet) -> None:
-    def labels(position: int) -> list[list[int]]:
-        batches = TrainingBatches(noise_images, 8, 32, 0, torch.device("cpu"), torch.Generator().manual_seed(0))
-        return [batch.labels.tolist() for batch in batches.epoch(1, position)]
-
-    assert labels(3) == labels(0)[3:]
-
-
-def test_evaluation_shows_all_images_in_order(noise_images: ImageSet) -> None:
-    batches = list(evaluation_batches(noise_images, 16, 28, torch.device("cpu")))
-    assert torch.equal(torch.cat([batch.labels for batch in batches]), noise_images.labels)
-    expected = standardise(noise_images.images[:, :, 2:30, 2:30])
-    assert torch.equal(torch.cat([batch.images for batch in batches]), expected)
-
-
-@pytest.mark.parametrize("batch", [0, 61])
-def test_batch_that_does_not_fit(noise_images: ImageSet, batch: int) -> None:
-    with pytest.raises(QuatcapsError, match=f"a batch of {batch} from 60"):
-        TrainingBatches(noise_images, batch, 20, 0, torch.device("cpu"), torch.Generator())
+def test_pipelines_that_do_not_fit_the_images() -> None:
+    three = Pipeline(standardise="channel", mean=(0.1, 0.2, 0.3), deviation=(1.0, 1.0, 1.0))
+    with pytest.raises(QuatcapsError, match="3 means for images of 2 channels: give 1 or 2"):
+        three.check(2, (48, 48))
+    with pytest.raises(QuatcapsError, match=r"crop = 32: the images are 28×40; it must be at most 28"):
+        Pipeline(0, 32).check(1, (28, 40))
+    pipeline = Pipeline(0, 0, rotation=3.0)
+    chance = draws(pipeline, 2, (4, 6), torch.Generator())
+    with pytest.raises(QuatcapsError, match="cannot be turned or scaled whole: give a --crop"):
+        for_training(pipeline, bytes_of(2, 1, 4, 6), chance)

@@ -11,8 +11,7 @@ import torch
 from quatcaps import QuatcapsError
 from quatcaps.data import toys
 from quatcaps.data.imageset import ImageSet
-from quatcaps.data.toys import cache as store
-from quatcaps.data.toys import dataset
+from quatcaps.data.toys import dataset, version
 from quatcaps.data.toys.dataset import Selection
 
 TINY = {"size": 8, "azimuths": [0, 18], "elevations": [2], "lightings": [0]}
@@ -123,16 +122,16 @@ def test_another_renderer_is_another_file(
 ) -> None:
     load(cache=tmp_path)
     never_render()
-    monkeypatch.setattr(store, "renderer_version", lambda: "00000000")
+    monkeypatch.setattr(dataset, "renderer_version", lambda: "00000000")
     with pytest.raises(AssertionError, match="rendered"):
         load(cache=tmp_path)
 
 
 def test_the_renderer_version_covers_every_source_that_draws() -> None:
     """All modules of the room but those that only store and hand out."""
-    folder = Path(store.__file__).parent
-    others = {"__init__", "cache", "dataset"}
-    assert set(store._SOURCES) == {path.stem for path in folder.glob("*.py")} - others
+    folder = Path(version.__file__).parent
+    others = {"__init__", "version", "dataset"}
+    assert set(version._SOURCES) == {path.stem for path in folder.glob("*.py")} - others
 
 
 def truncated(data: bytes) -> bytes:

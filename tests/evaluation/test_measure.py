@@ -9,8 +9,12 @@ from torch import Tensor, nn
 from quatcaps.data.imageset import ImageSet
 from quatcaps.errors import QuatcapsError
 from quatcaps.evaluation.measure import Rate, activations_of, evaluate, evaluation_batch
+from quatcaps.layers import use_backend
 from quatcaps.models import build
 from quatcaps.models.cnn import Logits
+from quatcaps.pipelines import Pipeline
+
+PIPELINE = Pipeline(32, 28)
 
 
 def named(classes: list[int], count: int = 3) -> Tensor:
@@ -61,26 +65,32 @@ class Brightest(nn.Module):
 def test_mode_is_restored_and_order_kept(noise_images: ImageSet) -> None:
     network = Brightest().train()
     counted: list[tuple[int, int]] = []
-    found = activations_of(network, noise_images, 28, torch.device("cpu"), lambda *n: counted.append(n))
+    found = activations_of(network, noise_images, PIPELINE, torch.device("cpu"), lambda *n: counted.append(n))
     assert network.training
     assert network.was_training is False
     assert found.shape == (60, 3)
     assert counted[-1] == (60, 60)
-    alone = activations_of(network, noise_images.select(torch.tensor([33])), 28, torch.device("cpu"))
+    alone = activations_of(network, noise_images.select(torch.tensor([33])), PIPELINE, torch.device("cpu"))
     assert torch.allclose(found[33], alone[0])
 
 
 def test_batch_size_does_not_change_the_activations(noise_images: ImageSet) -> None:
     network = build("qcn-small", channels=2, classes=3, seed=0)
-    together = activations_of(network, noise_images, 28, torch.device("cpu"))
+    together = activations_of(network, noise_images, PIPELINE, torch.device("cpu"))
     alone = torch.cat(
-        [activations_of(network, noise_images.select(torch.tensor([i])), 28, torch.device("cpu")) for i in range(5)]
+        [
+            activations_of(network, noise_images.select(torch.tensor([i])), PIPELINE, torch.device("cpu"))
+            for i in range(5)
+        ]
     )
     assert torch.allclose(together[:5], alone, atol=1e-6)
 
 
 def test_evaluation_batches_fit_in_memory() -> None:
-    full, small = build("qcn", channels=2, classes=5), build("qcn-small", channels=2, classes=5)
-    assert evaluation_batch(full, 32) * 2_356_480 * 12 < 2**30
-    assert 1 <= evaluation_batch(full, 32) < evaluation_batch(small, 32) <= 512
-    assert evaluation_batch(build("cnn-small", channels=2, classes=5), 32) == 512
+    full, small = (use_backend(build(name, channels=2, classes=5), "reference") for name in ("qcn", "qcn-small"))
+    assert evaluation_batch(full, (32, 32)) * 2_356_480 * 12 < 2**30
+    assert 1 <= evaluation_batch(full, (32, 32)) < evaluation_batch(small, (32, 32)) <= 512
+    assert evaluation_batch(build("cnn-small", channels=2, classes=5), (32, 32)) == 512
+    assert evaluation_batch(use_backend(full, "auto"), (32, 32)) == 512, "no other backend holds votes"
+    assert evaluation_batch(full, (128, 128)) == 64
+    assert evaluation_batch(build("qcn", channels=2, classes=5, competition="all"), (32, 32)) < 10

@@ -25,16 +25,15 @@ class Parts:
     def __init__(self, classes: int = 3) -> None:
         self.network: nn.Module = build("qcn-small", channels=2, classes=classes, seed=0)
         self.optimiser = torch.optim.AdamW(self.network.parameters())
-        self.generator = torch.Generator().manual_seed(3)
         images = torch.randn(2, 2, 28, 28, generator=torch.Generator().manual_seed(0))
         self.network(images).activations.square().sum().backward()
         self.optimiser.step()
 
     def save(self, folder: Path, position: Position) -> Path:
-        return checkpoint.save(folder, self.network, self.optimiser, self.generator, position)
+        return checkpoint.save(folder, self.network, self.optimiser, position)
 
     def restore(self, path: Path) -> Position:
-        return checkpoint.restore(path, self.network, self.optimiser, self.generator)
+        return checkpoint.restore(path, self.network, self.optimiser)
 
 
 @pytest.fixture
@@ -104,8 +103,15 @@ def test_weights_of_another_network(saved: Path) -> None:
 
 def test_optimiser_state_of_another_network(saved: Path) -> None:
     tensors = safetensors.torch.load_file(saved / "training.safetensors")
-    safetensors.torch.save_file({"generator": tensors["generator"][:5]}, saved / "training.safetensors")
-    with pytest.raises(QuatcapsError, match="does not fit this run"):
+    wrong = tensors | {"optimiser/0/exp_avg": torch.zeros(5)}
+    safetensors.torch.save_file(wrong, saved / "training.safetensors")
+    with pytest.raises(QuatcapsError, match=r"exp_avg of parameter 0 has shape \(5,\), the parameter"):
+        Parts().restore(saved)
+    safetensors.torch.save_file({"generator": torch.zeros(5)}, saved / "training.safetensors")
+    with pytest.raises(QuatcapsError, match="does not fit this run: it holds 'generator'"):
+        Parts().restore(saved)
+    safetensors.torch.save_file({"optimiser/999/exp_avg": torch.zeros(5)}, saved / "training.safetensors")
+    with pytest.raises(QuatcapsError, match="does not fit this run: it holds the state of 1 parameters, not of"):
         Parts().restore(saved)
 
 

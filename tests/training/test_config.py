@@ -76,7 +76,7 @@ def test_run_is_not_overwritten(noise_images: ImageSet, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "[]", "{}", '{"format": 1}', '{"format": 1, "config": 3, "channels": 1, "classes": []}']
+    "text", ["", "[]", "{}", '{"format": 2}', '{"format": 2, "config": 3, "channels": 1, "classes": []}']
 )
 def test_folder_that_is_no_run(text: str, tmp_path: Path) -> None:
     with pytest.raises(QuatcapsError, match="there is no such folder"):
@@ -90,7 +90,7 @@ def test_folder_that_is_no_run(text: str, tmp_path: Path) -> None:
 
 def test_run_of_another_format(noise_images: ImageSet, tmp_path: Path) -> None:
     create_run(tmp_path, paper(), noise_images)
-    text = (tmp_path / "run.json").read_text().replace('"format": 1', '"format": 2')
+    text = (tmp_path / "run.json").read_text().replace('"format": 2', '"format": 1')
     (tmp_path / "run.json").write_text(text)
     with pytest.raises(QuatcapsError, match="another format"):
         open_run(tmp_path)

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
 
+from quatcaps.data.batches import TrainingBatches
 from quatcaps.data.imageset import ImageSet
+from quatcaps.data.splits import Experiment
+from quatcaps.pipelines import PIPELINES, Pipeline
 from quatcaps.training.config import TrainingConfig
 from quatcaps.training.health import NonFiniteError
 from quatcaps.training.log import read_log
@@ -28,7 +32,7 @@ class Silent:
 
 
 def trainer(images: ImageSet, folder: Path, **changes: object) -> Trainer:
-    return Trainer(create_run(folder, CONFIG.changed(changes), images), images, images)
+    return Trainer(create_run(folder, CONFIG.changed(changes), images), Experiment(images, {"test": images}))
 
 
 def test_the_same_losses_with_and_without_a_graph(noise_images: ImageSet, tmp_path: Path) -> None:
@@ -55,7 +59,7 @@ def test_a_resumed_run_ends_with_the_same_bits(noise_images: ImageSet, tmp_path:
     cut = trainer(noise_images, tmp_path / "cut", checkpoint_every=5)
     with pytest.raises(InterruptedError):
         cut.train(Cut())
-    again = Trainer(cut.run, noise_images, noise_images)
+    again = Trainer(cut.run, Experiment(noise_images, {"test": noise_images}))
     assert again.position.step == 5
     again.train(Silent())
     for one, other in zip(whole.network.parameters(), again.network.parameters(), strict=True):
@@ -94,3 +98,29 @@ def test_a_step_that_cannot_be_captured_runs_without(
     with pytest.warns(UserWarning, match="without a CUDA graph.*not permitted"):
         run.train(Silent())
     assert run.position.step == run.steps
+
+
+def test_images_fetched_from_the_host_train_to_the_same_bits(noise_images: ImageSet, tmp_path: Path) -> None:
+    runs = [
+        trainer(noise_images, tmp_path / residence, residence=residence, flip=True, rotation=5.0)
+        for residence in ("device", "host")
+    ]
+    for run in runs:
+        run.train(Silent())
+        assert run.step.graph is not None
+    for one, other in zip(runs[0].network.parameters(), runs[1].network.parameters(), strict=True):
+        assert torch.equal(one, other)
+
+
+def test_a_gpu_prepares_images_as_a_cpu_does(noise_images: ImageSet) -> None:
+    pipelines = [*PIPELINES.values(), Pipeline(32, 24, flip=True, rotation=9.0, scale=0.2, brightness=0.1)]
+    for pipeline in pipelines:
+        if len(pipeline.mean) == 3:
+            continue
+        sizes = {"image_size": 32, "crop": min(pipeline.crop, 32)}
+        batches = [
+            next(TrainingBatches(noise_images, 60, replace(pipeline, **sizes), 3, torch.device(device)).epoch(0))
+            for device in ("cpu", "cuda")
+        ]
+        assert torch.equal(batches[0].labels, batches[1].labels.cpu())
+        assert torch.allclose(batches[0].images, batches[1].images.cpu(), atol=1e-4)

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from quatcaps.data.imageset import ImageSet
+from quatcaps.data.splits import Experiment, arrange, hold_out
 from quatcaps.errors import QuatcapsError
 from quatcaps.training import checkpoint
 from quatcaps.training.config import TrainingConfig
@@ -29,7 +30,7 @@ class Silent:
 
 
 def trainer(images: ImageSet, folder: Path, **changes: object) -> Trainer:
-    return Trainer(create_run(folder, CONFIG.changed(changes), images), images, images)
+    return Trainer(create_run(folder, CONFIG.changed(changes), images), Experiment(images, {"test": images}))
 
 
 class Poison(nn.Module):
@@ -86,11 +87,11 @@ def test_training_lowers_the_loss(noise_images: ImageSet, tmp_path: Path) -> Non
 def test_log_holds_what_happened(noise_images: ImageSet, tmp_path: Path) -> None:
     trainer(noise_images, tmp_path, log_every=1, evaluate_every=0).train(Silent())
     records = read_log(tmp_path / "log.jsonl")
-    assert [r["kind"] for r in records] == ["step"] * 3 + ["epoch"] + ["step"] * 3 + ["epoch"]
-    mean = sum(r["loss"] for r in records[4:7]) / 3
-    assert math.isclose(records[7]["loss"], mean, rel_tol=1e-6)
-    assert records[3]["test_error"] is None
-    assert 0 <= records[7]["test_error"] <= 1, "the end is always measured"
+    assert [r["kind"] for r in records] == ["step"] * 4 + ["epoch"] + ["step"] * 4 + ["epoch"]
+    mean = sum(r["loss"] for r in records[5:9]) / 4
+    assert math.isclose(records[9]["loss"], mean, rel_tol=1e-6)
+    assert records[4]["test_error"] is None
+    assert 0 <= records[9]["test_error"] <= 1, "the end is always measured"
 
 
 def test_cut_last_line_of_a_log_is_dropped(tmp_path: Path) -> None:
@@ -111,7 +112,7 @@ def test_dataset_that_does_not_fit_the_run(noise_images: ImageSet, tmp_path: Pat
     run = create_run(tmp_path, CONFIG, noise_images)
     other = ImageSet("other", noise_images.images[:, :1], noise_images.labels, noise_images.classes)
     with pytest.raises(QuatcapsError, match="other has 1 channels and 3 classes, the run 2 and 3"):
-        Trainer(run, other, other)
+        Trainer(run, Experiment(other, {"test": other}))
 
 
 def test_schedules() -> None:
@@ -139,4 +140,42 @@ def test_device_that_is_not_here(name: str) -> None:
 
 def test_checkpoints_follow_the_configuration(noise_images: ImageSet, tmp_path: Path) -> None:
     trainer(noise_images, tmp_path, checkpoint_every=4).train(Silent())
-    assert [p.name for p in checkpoint.checkpoints(tmp_path / "checkpoints")] == ["step-00000004", "step-00000006"]
+    assert [p.name for p in checkpoint.checkpoints(tmp_path / "checkpoints")] == ["step-00000004", "step-00000008"]
+
+
+def errors_of(folder: Path) -> list[dict[str, object]]:
+    """The errors that each epoch's record names."""
+    return [
+        {key: value for key, value in record.items() if key.endswith("_error")}
+        for record in read_log(folder / "log.jsonl")
+        if record["kind"] == "epoch"
+    ]
+
+
+def test_validation_keeps_the_test_set_unseen_until_the_end(noise_images: ImageSet, tmp_path: Path) -> None:
+    kept, held_out = hold_out(noise_images, 0.3, 0)
+    experiment = Experiment(kept, {"test": noise_images}, held_out)
+    run = create_run(tmp_path, CONFIG.changed({"validation": 0.3}), kept)
+    Trainer(run, experiment).train(Silent())
+    first, last = errors_of(tmp_path)
+    assert first["test_error"] is None
+    assert first["validation_error"] is not None
+    assert None not in last.values()
+
+
+def test_viewpoints_are_measured_at_every_epoch(noise_images: ImageSet, tmp_path: Path) -> None:
+    experiment = arrange(lambda split: noise_images, viewpoints="azimuth")
+    run = create_run(tmp_path, CONFIG.changed({"viewpoints": "azimuth"}), noise_images)
+    Trainer(run, experiment).train(Silent())
+    for found in errors_of(tmp_path):
+        assert found.keys() == {"test_error", "novel_error"}
+        assert None not in found.values()
+
+
+def test_images_on_the_host_train_to_the_same_bits(noise_images: ImageSet, tmp_path: Path) -> None:
+    weights = []
+    for residence in ("device", "host"):
+        run = trainer(noise_images, tmp_path / residence, residence=residence)
+        run.train(Silent())
+        weights.append(torch.cat([p.detach().flatten() for p in run.network.parameters()]))
+    assert torch.equal(*weights)

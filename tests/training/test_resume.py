@@ -14,6 +14,7 @@ import pytest
 import torch
 
 from quatcaps.data.imageset import ImageSet
+from quatcaps.data.splits import Experiment
 from quatcaps.errors import QuatcapsError
 from quatcaps.training import checkpoint, loop
 from quatcaps.training.config import TrainingConfig
@@ -63,9 +64,9 @@ def trained(folder: Path, images: ImageSet, cuts: tuple[int, ...] = ()) -> Path:
     run = create_run(folder, CONFIG, images)
     for cut in cuts:
         with pytest.raises(CutError):
-            Trainer(run, images, images).train(CutAt(cut))
+            Trainer(run, Experiment(images, {"test": images})).train(CutAt(cut))
         run = open_run(folder)
-    Trainer(run, images, images).train(Silent())
+    Trainer(run, Experiment(images, {"test": images})).train(Silent())
     return folder
 
 
@@ -82,8 +83,8 @@ def unbroken(noise_images: ImageSet, tmp_path_factory: pytest.TempPathFactory) -
     return ending(trained(tmp_path_factory.mktemp("unbroken") / "run", noise_images))
 
 
-# 7 batches an epoch: a cut before the first checkpoint, in an epoch, at its end, and several cuts.
-@pytest.mark.parametrize("cuts", [(3,), (6,), (7,), (15,), (21,), (4, 9, 9, 20)])
+# 8, 7 and 8 batches an epoch: a cut before the first checkpoint, in an epoch, at its end, and several cuts.
+@pytest.mark.parametrize("cuts", [(3,), (6,), (8,), (15,), (23,), (4, 9, 9, 20)])
 def test_resumed_run_equals_unbroken_run(
     cuts: tuple[int, ...], unbroken: Ending, noise_images: ImageSet, tmp_path: Path
 ) -> None:
@@ -93,13 +94,13 @@ def test_resumed_run_equals_unbroken_run(
 
 def test_another_seed_ends_elsewhere(unbroken: Ending, noise_images: ImageSet, tmp_path: Path) -> None:
     run = create_run(tmp_path / "two", CONFIG.changed({"seed": 1}), noise_images)
-    Trainer(run, noise_images, noise_images).train(Silent())
+    Trainer(run, Experiment(noise_images, {"test": noise_images})).train(Silent())
     assert ending(tmp_path / "two")[0] != unbroken[0]
 
 
 def test_resuming_a_finished_run_changes_nothing(noise_images: ImageSet, tmp_path: Path) -> None:
     before = ending(trained(tmp_path, noise_images))
-    Trainer(open_run(tmp_path), noise_images, noise_images).train(Silent())
+    Trainer(open_run(tmp_path), Experiment(noise_images, {"test": noise_images})).train(Silent())
     assert ending(tmp_path) == before
 
 
@@ -111,10 +112,10 @@ def test_stop_signal_saves_and_says_how_to_go_on(unbroken: Ending, noise_images:
 
     before = signal.getsignal(signal.SIGTERM)
     run = create_run(tmp_path / "run", CONFIG, noise_images)
-    with pytest.raises(RunInterruptedError, match=r"after step 4 of 21; saved step-00000004: .*--resume"):
-        Trainer(run, noise_images, noise_images).train(StopAt())
+    with pytest.raises(RunInterruptedError, match=r"after step 4 of 23; saved step-00000004: .*--resume"):
+        Trainer(run, Experiment(noise_images, {"test": noise_images})).train(StopAt())
     assert signal.getsignal(signal.SIGTERM) is before
-    Trainer(run, noise_images, noise_images).train(Silent())
+    Trainer(run, Experiment(noise_images, {"test": noise_images})).train(Silent())
     assert ending(tmp_path / "run") == unbroken
 
 
@@ -129,18 +130,18 @@ def test_stop_during_a_measurement_saves_too(
 
     run = create_run(tmp_path, CONFIG, noise_images)
     monkeypatch.setattr(loop, "activations_of", stopped)
-    with pytest.raises(RunInterruptedError, match="after step 7 of 21; saved step-00000007"):
-        Trainer(run, noise_images, noise_images).train(Silent())
+    with pytest.raises(RunInterruptedError, match="after step 8 of 23; saved step-00000008"):
+        Trainer(run, Experiment(noise_images, {"test": noise_images})).train(Silent())
     monkeypatch.undo()
-    Trainer(run, noise_images, noise_images).train(Silent())
+    Trainer(run, Experiment(noise_images, {"test": noise_images})).train(Silent())
     assert ending(tmp_path) == unbroken
 
 
 def test_damaged_checkpoint_names_the_one_before(noise_images: ImageSet, tmp_path: Path) -> None:
     newest = checkpoint.checkpoints(trained(tmp_path, noise_images) / "checkpoints")[-1]
     (newest / "weights.safetensors").write_bytes(b"")
-    with pytest.raises(QuatcapsError, match=r"truncated .*; remove .*step-00000021 to go on from step-00000020"):
-        Trainer(open_run(tmp_path), noise_images, noise_images)
+    with pytest.raises(QuatcapsError, match=r"truncated .*; remove .*step-00000023 to go on from step-00000020"):
+        Trainer(open_run(tmp_path), Experiment(noise_images, {"test": noise_images}))
 
 
 def command_line(*arguments: object) -> list[str]:
@@ -174,13 +175,3 @@ def test_killed_run_resumes_bit_for_bit(toys_folder: Path, tmp_path: Path) -> No
         assert finished.returncode == 0, finished.stderr
     assert ending(killed) == ending(whole)
     assert not list(killed.glob("**/*.part*")), "a killed write left nothing that a later one keeps"
-
-
-def test_restore_puts_back_the_generator(noise_images: ImageSet, tmp_path: Path) -> None:
-    run = create_run(tmp_path, CONFIG, noise_images)
-    trainer = Trainer(run, noise_images, noise_images)
-    torch.rand(5, generator=trainer.generator)
-    trainer.save()
-    expected = torch.rand(3, generator=trainer.generator)
-    again = Trainer(run, noise_images, noise_images)
-    assert torch.equal(torch.rand(3, generator=again.generator), expected)

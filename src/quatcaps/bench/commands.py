@@ -7,10 +7,11 @@ from pathlib import Path
 from rich.console import Console
 from rich.progress import TaskID
 
+from quatcaps.bench.data_path import measure_data
 from quatcaps.bench.machine import describe
 from quatcaps.bench.measure import measure_layers, measure_networks
 from quatcaps.bench.plan import Plan
-from quatcaps.bench.rows import LayerRow, Results, Row
+from quatcaps.bench.rows import LayerRow, Measured, Results, Row
 from quatcaps.bench.steps import SETTINGS
 from quatcaps.errors import QuatcapsError
 from quatcaps.files import make_folder, write_json
@@ -19,20 +20,30 @@ from quatcaps.training.run import choose_device
 
 
 def bench_command(
-    plan: Plan, device_name: str, machine: str, output: Path, console: Console, *, networks: bool, scaling: bool
+    plan: Plan,
+    device_name: str,
+    machine: str,
+    output: Path,
+    console: Console,
+    *,
+    networks: bool,
+    scaling: bool,
+    data: bool,
 ) -> None:
     """Measures, prints the tables, and leaves the numbers and the pictures in `output`, all at the end."""
     device = choose_device(device_name)
     plan.check(device)
     cases, layers = plan.cases(device) if networks else [], plan.layers(device) if scaling else []
-    if not cases and not layers:
-        raise QuatcapsError("nothing to measure: leave out --no-networks, or add --scaling")
+    paths = plan.data_cases(device) if data else []
+    if not cases and not layers and not paths:
+        raise QuatcapsError("nothing to measure: leave out --no-networks, or add --scaling or --data")
     make_folder(output)
     description = describe(machine, device) | {"settings": SETTINGS}
     with BenchProgress(console, len(cases) + len(layers)) as watcher:
         rows = measure_networks(cases, device, plan.counted(device), watcher) if cases else []
         layer_rows = measure_layers(layers, device, plan.counted(device), watcher) if layers else []
-    results = Results(description, rows, layer_rows)
+        data_rows = measure_data(paths, device, plan.counted(device), watcher.doing) if paths else []
+    results = Results(description, rows, layer_rows, data_rows)
     check_measured(results)
     written = write_results(results, output)
     show_tables(results, console)
@@ -57,18 +68,19 @@ def write_results(results: Results, folder: Path) -> list[Path]:
 
 
 def show_tables(results: Results, console: Console) -> None:
-    from quatcaps.report.benchmarks import benchmark_tables, remarks, scaling_table
+    from quatcaps.report.benchmarks import benchmark_tables, data_table, remarks, scaling_table
 
     tables = [*benchmark_tables(results.rows), *([scaling_table(results.scaling)] if results.scaling else [])]
+    tables += [data_table(results.data)] if results.data else []
     for table in tables:
         console.print(table.rich())
-    for line in remarks([*results.rows, *results.scaling]):
+    for line in remarks([*results.rows, *results.scaling, *results.data]):
         console.print(line, highlight=False, markup=False, soft_wrap=True)
 
 
 def check_measured(results: Results) -> None:
     """Raises where nothing at all could be measured."""
-    rows: list[Row | LayerRow] = [*results.rows, *results.scaling]
+    rows: list[Measured] = [*results.rows, *results.scaling, *results.data]
     if not any(row.timing for row in rows):
         raise QuatcapsError(f"nothing could be measured; {rows[0].label}: {rows[0].note}")
 

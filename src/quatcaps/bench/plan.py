@@ -6,8 +6,9 @@ from dataclasses import dataclass
 
 import torch
 
+from quatcaps.bench.data_path import DataCase, data_cases
 from quatcaps.bench.rows import PASSES, Case, Layer
-from quatcaps.bench.variants import VARIANTS, check_model, check_variant, usual_batches, usual_variants
+from quatcaps.bench.variants import BATCHES, VARIANTS, check_model, check_variant, usual_batches, usual_variants
 from quatcaps.errors import QuatcapsError, at_least_one, unknown_name
 from quatcaps.routing.soft_moments import BACKENDS
 from quatcaps.routing.soft_moments.backends import default
@@ -60,6 +61,10 @@ class Plan:
             if batch in wanted[variant]
             for graph in self.launches(device, VARIANTS[variant].captured)
         ]
+
+    def data_cases(self, device: torch.device) -> list[DataCase]:
+        """The data path with each model and batch, by the device's fastest backend."""
+        return data_cases(self.models, self.batches or BATCHES[device.type])
 
     def launches(self, device: torch.device, captured: bool) -> tuple[bool, ...]:
         """Whether as a graph: no, yes or both."""

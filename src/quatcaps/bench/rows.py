@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -155,6 +155,22 @@ class LayerRow:
         }
 
 
+@runtime_checkable
+class Measured(Protocol):
+    """A row of results: what was measured, or a note that says why it could not be."""
+
+    @property
+    def label(self) -> str: ...
+
+    @property
+    def timing(self) -> Timing | None: ...
+
+    @property
+    def note(self) -> str: ...
+
+    def to_json(self) -> dict[str, Any]: ...
+
+
 @dataclass(frozen=True)
 class Results:
     """A whole run of the benchmark: where, with what, and the numbers."""
@@ -162,12 +178,14 @@ class Results:
     machine: dict[str, Any]
     rows: Sequence[Row] = ()
     scaling: Sequence[LayerRow] = ()
+    data: Sequence[Measured] = ()
 
     def to_json(self) -> dict[str, Any]:
         return {
             **self.machine,
             "rows": [row.to_json() for row in self.rows],
             "scaling": [row.to_json() for row in self.scaling],
+            "data": [row.to_json() for row in self.data],
         }
 
 

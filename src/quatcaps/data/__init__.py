@@ -3,43 +3,84 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from quatcaps.data import toys
-from quatcaps.data.imageset import ImageSet
+from quatcaps.data.catalogue import DESCRIPTIONS
+from quatcaps.data.imageset import ImageSet, concatenate
+from quatcaps.data.own import is_path, load_own, pipeline_of_own
+from quatcaps.data.prepare import Progress, Stage, load_published
 from quatcaps.errors import unknown_name
+from quatcaps.pipelines import PIPELINES, Pipeline
 
-Progress = Callable[[int, int], None]
-"""Called with what is done and what there is to do."""
+Loader = Callable[[str, Path, int, int, Stage | None], ImageSet]
+"""Gives a split (`train`, `test` or `all`) from a data folder, by the side of the images and the seed."""
 
 MINI = {"elevations": (0, 3, 6), "azimuths": (0, 6, 12, 18, 24, 30), "lightings": (0, 3)}
 """What `toys-mini` shows of the toys: three elevations, six azimuths, two lightings; 900 pairs a split, in seconds."""
 
 
-def _toys(split: str, folder: Path, size: int, seed: int, progress: Progress | None) -> ImageSet:
-    return toys.load(split, size=size, seed=seed, cache=folder / "toys", progress=progress)
+@dataclass(frozen=True)
+class Dataset:
+    """A dataset and what the paper does with its images."""
+
+    load: Loader
+    pipeline: Pipeline
 
 
-def _toys_mini(split: str, folder: Path, size: int, seed: int, progress: Progress | None) -> ImageSet:
-    return toys.load(split, size=size, seed=seed, cache=folder / "toys", progress=progress, **MINI)
+def _toys(
+    codes: dict[str, tuple[int, ...]], split: str, folder: Path, size: int, seed: int, stage: Stage | None
+) -> ImageSet:
+    if split == "all":
+        return concatenate([_toys(codes, each, folder, size, seed, stage) for each in toys.SPLITS], "toys")
+    progress = stage(f"rendering the {split} toys") if stage is not None else None
+    return toys.load(split, size=size or 48, seed=seed, cache=folder / "toys", progress=progress, **codes)
 
 
-DATASETS: dict[str, Callable[[str, Path, int, int, Progress | None], ImageSet]] = {
-    "toys": _toys,
-    "toys-mini": _toys_mini,
+def _published(name: str, split: str, folder: Path, size: int, seed: int, stage: Stage | None) -> ImageSet:
+    return load_published(name, split, folder, size, stage)
+
+
+DATASETS: dict[str, Dataset] = {name: Dataset(partial(_published, name), PIPELINES[name]) for name in DESCRIPTIONS} | {
+    "toys": Dataset(partial(_toys, {}), PIPELINES["toys"]),
+    "toys-mini": Dataset(partial(_toys, MINI), PIPELINES["toys-mini"]),
 }
 
 
-def load(
-    name: str, split: str, *, folder: Path, size: int = 48, seed: int = 0, progress: Progress | None = None
-) -> ImageSet:
-    """The `train` or `test` split of a dataset, from `folder` where it is prepared already.
+def find_dataset(name: str) -> Dataset:
+    """The dataset of that name, or one's own at that path; an error where there is none."""
+    if name in DATASETS:
+        return DATASETS[name]
+    if is_path(name):
+        return Dataset(partial(load_own, name), pipeline_of_own(name))
+    raise unknown_name("dataset", name, DATASETS)
 
-    `size` is the side of the stored images; `seed` chooses the toys of the rendered dataset.
+
+def pipeline_of(name: str) -> Pipeline:
+    """What the paper does with the images of a dataset; a usual choice for others."""
+    return find_dataset(name).pipeline
+
+
+def load(name: str, split: str, *, folder: Path, size: int = 0, seed: int = 0, stage: Stage | None = None) -> ImageSet:
+    """The `train` or `test` split of a dataset, or `all` of it, from `folder` where it is prepared already.
+
+    name: in `DATASETS`, or the path of a folder of images by class or of an .npz file. size: the side of the stored
+    images, 0 for the dataset's own; seed: which toys are rendered, and which images of an unsplit dataset are for
+    testing.
     """
-    if name not in DATASETS:
-        raise unknown_name("dataset", name, DATASETS)
-    return DATASETS[name](split, folder, size, seed, progress)
+    return find_dataset(name).load(split, folder, size, seed, stage)
 
 
-__all__ = ["DATASETS", "ImageSet", "Progress", "load"]
+__all__ = [
+    "DATASETS",
+    "Dataset",
+    "ImageSet",
+    "Pipeline",
+    "Progress",
+    "Stage",
+    "find_dataset",
+    "load",
+    "pipeline_of",
+]

@@ -1,9 +1,13 @@
 """From stored bytes to what a network sees, in whole batches, on whatever device the images are.
 
-Random numbers come from the generator that is passed in; there is no other source of chance.
+Chance is drawn apart from its use: `draw` makes the numbers of many images at once from the generator that is passed
+in, and everything else is a function of images and numbers.
 """
 
 from __future__ import annotations
+
+import math
+from typing import NamedTuple
 
 import torch
 from jaxtyping import Float
@@ -11,22 +15,109 @@ from torch import Tensor
 
 from quatcaps.errors import QuatcapsError
 
+SMALLEST_DEVIATION = 1e-3
+"""Of the bytes of a view; a flat image is divided by this, and becomes 0."""
 
-def random_crop(images: Tensor, size: int, generator: torch.Generator) -> Tensor:
-    """(N, C, H, W) → (N, C, size, size): a window of its own for each image, the same in all its channels.
 
-    The offsets are drawn on the generator's device, so that a run depends on the seed alone.
+class Draws(NamedTuple):
+    """What chance decides for each of N images."""
+
+    top: Tensor  # (N,) int64: where its window begins, in the padded image
+    left: Tensor
+    mirrored: Tensor  # (N,) bool
+    angle: Tensor  # (N,) float32, radians, counter-clockwise as seen
+    zoom: Tensor  # (N,) float32: above 1 the image appears larger
+    brightness: Tensor  # (N,) float32, added, as a part of the full range
+    contrast: Tensor  # (N,) float32, a factor
+
+    def at(self, chosen: slice) -> Draws:
+        return Draws(*(column[chosen] for column in self))
+
+    def to(self, device: torch.device) -> Draws:
+        return Draws(*(column.to(device) for column in self))
+
+
+def draw(
+    count: int,
+    places: tuple[int, int],
+    generator: torch.Generator,
+    *,
+    mirror: bool = False,
+    rotation: float = 0.0,
+    scale: float = 0.0,
+    brightness: float = 0.0,
+    contrast: float = 0.0,
+) -> Draws:
+    """The numbers of `count` images; a window has so many `places` down and across.
+
+    Every image takes the same share of the generator's numbers whatever is asked for, so that one more augmentation
+    leaves the crops as they were. rotation: degrees to either side; scale: the largest zoom is 1 + scale, the smallest
+    its inverse; brightness, contrast: parts of the full range to either side of 0 and 1.
     """
-    count, channels, height, width = images.shape
-    check_crop(height, width, size)
-    drawn_on = generator.device
-    top = torch.randint(height - size + 1, (count, 1), generator=generator, device=drawn_on)
-    left = torch.randint(width - size + 1, (count, 1), generator=generator, device=drawn_on)
-    top, left = top.to(images.device), left.to(images.device)
-    span = torch.arange(size, device=images.device)
-    pixels = (top + span)[:, :, None] * width + (left + span)[:, None, :]
-    chosen = pixels.view(count, 1, -1).expand(-1, channels, -1)
-    return images.flatten(2).gather(2, chosen).view(count, channels, size, size)
+    share = torch.rand(7, count, generator=generator)
+    even = 2 * share - 1  # in [−1, 1)
+    down, across = places
+    return Draws(
+        top=(share[0] * down).long().clamp(max=down - 1),
+        left=(share[1] * across).long().clamp(max=across - 1),
+        mirrored=(share[2] < 0.5) if mirror else torch.zeros(count, dtype=torch.bool),
+        angle=even[3] * math.radians(rotation),
+        zoom=(even[4] * math.log1p(scale)).exp(),
+        brightness=even[5] * brightness,
+        contrast=1 + even[6] * contrast,
+    )
+
+
+def windows(images: Tensor, top: Tensor, left: Tensor, size: int, *, pad: int = 0) -> Tensor:
+    """(N, C, H, W) → (N, C, size, size): a window for each image, the same in all its channels.
+
+    top, left: (N,) in the image padded by `pad` zeros on each side.
+    """
+    height, width = images.shape[2:]
+    check_crop(height + 2 * pad, width + 2 * pad, size)
+    span = torch.arange(size, device=images.device) - pad
+    rows, columns = top[:, None] + span, left[:, None] + span
+    return _grid(images, rows[:, :, None], columns[:, None, :], zero_outside=pad > 0)
+
+
+def warped_windows(
+    images: Tensor, top: Tensor, left: Tensor, size: int, angle: Tensor, zoom: Tensor, *, pad: int = 0
+) -> Float[Tensor, "N C S S"]:
+    """The same windows, each turned and zoomed about its middle, between pixels by bilinear interpolation.
+
+    What comes in at the border is the image around the window; outside the image it is 0 where `pad` says that it is,
+    and else the nearest pixel.
+    """
+    height, width = images.shape[2:]
+    check_crop(height + 2 * pad, width + 2 * pad, size)
+    middle = (size - 1) / 2
+    span = torch.arange(size, device=images.device) - middle
+    cosine, sine = (f(angle)[:, None, None] / zoom[:, None, None] for f in (torch.cos, torch.sin))
+    y, x = span[:, None], span[None, :]
+    rows = (top - pad + middle)[:, None, None] + cosine * y + sine * x  # (N, size, size)
+    columns = (left - pad + middle)[:, None, None] + cosine * x - sine * y
+    above, before = rows.floor(), columns.floor()
+    down, across = (rows - above)[:, None], (columns - before)[:, None]
+    values, first_row, first_column = images.float(), above.long(), before.long()
+
+    def row(number: Tensor) -> Tensor:
+        first, second = (_grid(values, number, first_column + i, pad > 0) for i in (0, 1))
+        return torch.lerp(first, second, across)
+
+    return torch.lerp(row(first_row), row(first_row + 1), down)
+
+
+def mirror(images: Tensor, mirrored: Tensor) -> Tensor:
+    """Left and right of the chosen images (N,) change places; of a stereo pair, two channels, so do the views."""
+    other = images.flip((1, 3) if images.shape[1] == 2 else 3)
+    return torch.where(mirrored[:, None, None, None], other, images)
+
+
+def jitter(values: Tensor, brightness: Tensor, contrast: Tensor) -> Tensor:
+    """Brightness and contrast of images in 0 … 255, each about its own mean, cut off at the ends of the range."""
+    mean = values.mean((1, 2, 3), keepdim=True)
+    shifted = (values - mean) * contrast[:, None, None, None] + mean + 255 * brightness[:, None, None, None]
+    return shifted.clamp(0, 255)
 
 
 def centre_crop(images: Tensor, size: int) -> Tensor:
@@ -37,12 +128,16 @@ def centre_crop(images: Tensor, size: int) -> Tensor:
     return images[:, :, top : top + size, left : left + size]
 
 
-def standardise(images: Tensor) -> Float[Tensor, "N C H W"]:
+def standardise_views(images: Tensor) -> Float[Tensor, "N C H W"]:
     """Every channel of every image by its own mean and deviation, in float32; a flat image becomes 0."""
     values = images.float()
-    mean = values.mean((2, 3), keepdim=True)
-    deviation = values.std((2, 3), keepdim=True, correction=0)
-    return (values - mean) / deviation.clamp(min=1e-3)
+    variance, mean = torch.var_mean(values, (2, 3), keepdim=True, correction=0)
+    return (values - mean) / variance.sqrt().clamp(min=SMALLEST_DEVIATION)
+
+
+def standardise_channels(images: Tensor, mean: Tensor, deviation: Tensor) -> Float[Tensor, "N C H W"]:
+    """Bytes as parts of 255, then every channel by a fixed mean and deviation (C,)."""
+    return torch.addcmul(-(mean / deviation)[:, None, None], images.float(), (1 / (255 * deviation))[:, None, None])
 
 
 def check_crop(height: int, width: int, size: int) -> None:
@@ -50,3 +145,15 @@ def check_crop(height: int, width: int, size: int) -> None:
         raise QuatcapsError(
             f"a crop of {size}×{size} from images of {height}×{width}: it must be between 1 and {min(height, width)}"
         )
+
+
+def _grid(images: Tensor, rows: Tensor, columns: Tensor, zero_outside: bool) -> Tensor:
+    """(N, C, h, w): the pixels at rows and columns that broadcast to (N, h, w); outside, 0 or the nearest one."""
+    count, channels, height, width = images.shape
+    near = rows.clamp(0, height - 1) * width + columns.clamp(0, width - 1)
+    grid = near.shape[1:]
+    taken = images.flatten(2).gather(2, near.view(count, 1, -1).expand(-1, channels, -1)).view(count, channels, *grid)
+    if not zero_outside:
+        return taken
+    inside = (rows >= 0) & (rows < height) & (columns >= 0) & (columns < width)
+    return taken * inside[:, None]

@@ -1,16 +1,27 @@
-"""Batches for training and evaluation, in an order that depends on the seed and the epoch alone."""
+"""Batches for training and evaluation, in an order that depends on the seed and the epoch alone.
+
+Training reads an endless stream: the images in one order, then all of them in another, and so on. A batch is the next
+piece of it, so that all batches have one size, and every image comes once in each pass whatever the batch; the batch
+that begins in one pass may end in the next. Several processes each take their part of every batch.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from quatcaps.data.augment import centre_crop, random_crop, standardise
+from quatcaps.data.augment import Draws
 from quatcaps.data.imageset import ImageSet
+from quatcaps.data.pipeline import draws, for_evaluation, for_training
+from quatcaps.data.residence import Plan, hold
 from quatcaps.errors import QuatcapsError
+from quatcaps.pipelines import Pipeline
+
+ORDER, CHANCE = 0, 1  # of the two streams of chance in an epoch
 
 
 class Batch(NamedTuple):
@@ -18,10 +29,21 @@ class Batch(NamedTuple):
     labels: Tensor  # (N,) int64
 
 
-def epoch_order(count: int, seed: int, epoch: int) -> Tensor:
-    """The order of `count` images in one epoch: a permutation, int64."""
-    generator = torch.Generator().manual_seed(mix(seed, epoch))
-    return torch.randperm(count, generator=generator)
+@dataclass(frozen=True)
+class Share:
+    """Which of several processes this is; each takes an equal, contiguous part of every batch."""
+
+    rank: int = 0
+    processes: int = 1
+
+    def of(self, batch: int) -> slice:
+        """The places of a batch that are this process's."""
+        if batch % self.processes:
+            raise QuatcapsError(
+                f"a batch of {batch} cannot be shared by {self.processes} processes: give a multiple of them"
+            )
+        part = batch // self.processes
+        return slice(self.rank * part, (self.rank + 1) * part)
 
 
 def mix(seed: int, stream: int) -> int:
@@ -32,37 +54,87 @@ def mix(seed: int, stream: int) -> int:
     return (value ^ (value >> 31)) & (2**63 - 1)
 
 
-class TrainingBatches:
-    """One epoch after another of cropped, standardised batches; the last, smaller batch of an epoch is left out.
+def epoch_generator(seed: int, epoch: int, stream: int) -> torch.Generator:
+    return torch.Generator().manual_seed(mix(seed, 2 * epoch + stream))
 
-    The images are moved to `device` once, as bytes. `generator` draws the crops, on the CPU.
-    """
+
+def epoch_order(count: int, seed: int, epoch: int) -> Tensor:
+    """The order of `count` images in one epoch: a permutation, int64."""
+    return torch.randperm(count, generator=epoch_generator(seed, epoch, ORDER))
+
+
+class TrainingBatches:
+    """The stream of batches of one run; any of them can be had at any time, from the seed alone."""
 
     def __init__(
         self,
         images: ImageSet,
         batch: int,
-        crop: int,
+        pipeline: Pipeline,
         seed: int,
         device: torch.device,
-        generator: torch.Generator,
+        *,
+        share: Share | None = None,
+        residence: str = "auto",
     ) -> None:
         check_batch(batch, len(images))
-        self.images = images.images.to(device)
+        pipeline.check(images.channels, images.size)
+        self.count, self.size = len(images), images.size
+        self.batch, self.pipeline, self.seed, self.device = batch, pipeline, seed, device
+        self.share = (share or Share()).of(batch)
+        self.pixels = hold(images, device, residence)
         self.labels = images.labels.to(device)
-        self.batch, self.crop, self.seed, self.generator = batch, crop, seed, generator
+        self._held: dict[int, Plan] = {}  # the passes in hand, by epoch
 
-    @property
-    def per_epoch(self) -> int:
-        return len(self.images) // self.batch
+    def first(self, epoch: int) -> int:
+        """The number of the first batch that lies in an epoch from its beginning on, counted over the whole run."""
+        return -(-epoch * self.count // self.batch)
+
+    def in_epoch(self, epoch: int) -> int:
+        """How many batches an epoch has; by one more or less from epoch to epoch."""
+        return self.first(epoch + 1) - self.first(epoch)
 
     def epoch(self, epoch: int, position: int = 0) -> Iterator[Batch]:
-        """The batches of an epoch from number `position` on."""
-        order = epoch_order(len(self.images), self.seed, epoch).to(self.images.device)
-        for index in range(position, self.per_epoch):
-            chosen = order[index * self.batch : (index + 1) * self.batch]
-            cropped = random_crop(self.images[chosen], self.crop, self.generator)
-            yield Batch(standardise(cropped), self.labels[chosen])
+        """The batches of an epoch from number `position` on: this process's part of each."""
+        numbers = range(self.first(epoch) + position, self.first(epoch + 1))
+        for plan, pixels in self.pixels.following(self._plans(numbers)):
+            yield Batch(for_training(self.pipeline, pixels, plan.chance), self.labels[plan.rows])
+
+    def _plans(self, numbers: range) -> Iterator[Plan]:
+        for number in numbers:
+            start = number * self.batch
+            yield self._between(start + self.share.start, start + self.share.stop)
+
+    def _between(self, start: int, stop: int) -> Plan:
+        """The places of the stream from `start` up to `stop`."""
+        pieces: list[Plan] = []
+        while start < stop:
+            epoch, place = divmod(start, self.count)
+            until = min(place + stop - start, self.count)
+            piece, whole = slice(place, until), self._pass(epoch)
+            pieces.append(Plan(whole.numbers[piece], whole.rows[piece], whole.chance.at(piece)))
+            start += until - place
+        return pieces[0] if len(pieces) == 1 else joined(pieces)
+
+    def _pass(self, epoch: int) -> Plan:
+        """All images in the order of one epoch."""
+        if epoch not in self._held:
+            order = epoch_order(self.count, self.seed, epoch)
+            generator = epoch_generator(self.seed, epoch, CHANCE)
+            chance = draws(self.pipeline, self.count, self.size, generator)
+            self._held = {number: kept for number, kept in self._held.items() if number == epoch - 1}
+            self._held[epoch] = Plan(order, order.to(self.device), chance.to(self.device))
+        return self._held[epoch]
+
+
+def joined(pieces: list[Plan]) -> Plan:
+    """One plan after the other."""
+    columns = zip(*(piece.chance for piece in pieces), strict=True)
+    return Plan(
+        torch.cat([piece.numbers for piece in pieces]),
+        torch.cat([piece.rows for piece in pieces]),
+        Draws(*(torch.cat(column) for column in columns)),
+    )
 
 
 def check_batch(batch: int, images: int) -> None:
@@ -71,9 +143,10 @@ def check_batch(batch: int, images: int) -> None:
         raise QuatcapsError(f"a batch of {batch} from {images} training images: choose 1 to {images}")
 
 
-def evaluation_batches(images: ImageSet, batch: int, crop: int, device: torch.device) -> Iterator[Batch]:
+def evaluation_batches(images: ImageSet, batch: int, pipeline: Pipeline, device: torch.device) -> Iterator[Batch]:
     """All images once, in order, centre crops."""
+    pipeline.check(images.channels, images.size)
     for start in range(0, len(images), batch):
         part = slice(start, start + batch)
-        pixels = centre_crop(images.images[part], crop).to(device)
-        yield Batch(standardise(pixels), images.labels[part].to(device))
+        pixels = images.at(part)
+        yield Batch(for_evaluation(pipeline, pixels.to(device)), images.labels[part].to(device))

@@ -15,29 +15,33 @@ VIEWPOINT_FIELDS = ("instance", "elevation", "azimuth", "lighting")
 
 @dataclass(frozen=True)
 class ImageSet:
-    """Labelled images of one split, as bytes.
+    """Labelled images, as bytes.
 
-    Viewpoint info follows smallNORB's files: `instance` 0 … 9, `elevation` 0 … 8 (30° + 5° each), `azimuth`
-    0, 2, … 34 (tens of degrees), `lighting` 0 … 5. Datasets without viewpoints leave `info` empty.
+    A part of a dataset shares the pixels of the whole: `rows` says which of the `stored` images it consists of, in
+    what order; without it, of all of them. Viewpoint info follows smallNORB's files: `instance` 0 … 9, `elevation`
+    0 … 8 (30° + 5° each), `azimuth` 0, 2, … 34 (tens of degrees), `lighting` 0 … 5. Datasets without viewpoints leave
+    `info` empty.
     """
 
     name: str
-    images: Tensor  # (N, channels, height, width) uint8
+    stored: Tensor  # (M, channels, height, width) uint8
     labels: Tensor  # (N,) int64
     classes: tuple[str, ...]
     info: dict[str, Tensor] = field(default_factory=dict)  # name → (N,) int64
+    rows: Tensor | None = None  # (N,) int64; None: N = M, in the stored order
 
     def __post_init__(self) -> None:
-        if self.images.dtype != torch.uint8 or self.images.ndim != 4:
+        if self.stored.dtype != torch.uint8 or self.stored.ndim != 4:
             raise QuatcapsError(
-                f"images of {self.name} are {self.images.dtype} of shape {tuple(self.images.shape)}: "
+                f"images of {self.name} are {self.stored.dtype} of shape {tuple(self.stored.shape)}: "
                 "give uint8 of shape (N, channels, height, width)"
             )
+        count = len(self.stored) if self.rows is None else len(self.rows)
         for what, column in {"labels": self.labels, **self.info}.items():
-            if column.shape != (len(self.images),):
+            if column.shape != (count,):
                 raise QuatcapsError(
                     f"{what} of {self.name} has shape {tuple(column.shape)}: one entry for each of the "
-                    f"{len(self.images)} images is needed"
+                    f"{count} images is needed"
                 )
         if len(self.labels) and not 0 <= int(self.labels.min()) <= int(self.labels.max()) < len(self.classes):
             raise QuatcapsError(
@@ -46,25 +50,52 @@ class ImageSet:
             )
 
     def __len__(self) -> int:
-        return len(self.images)
+        return len(self.labels)
 
     @property
     def channels(self) -> int:
-        return self.images.shape[1]
+        return self.stored.shape[1]
 
     @property
     def size(self) -> tuple[int, int]:
         """Height and width in pixels."""
-        return (self.images.shape[2], self.images.shape[3])
+        return (self.stored.shape[2], self.stored.shape[3])
+
+    @property
+    def nbytes(self) -> int:
+        """What the pixels of these images take, wherever they are stored."""
+        return len(self) * self.stored[:1].nbytes if len(self.stored) else 0
+
+    @property
+    def images(self) -> Tensor:
+        """(N, channels, height, width) uint8: all of them. Of a part of a dataset this is a copy."""
+        return self.stored if self.rows is None else self.stored[self.rows]
+
+    def at(self, chosen: slice | Tensor) -> Tensor:
+        """(n, channels, height, width) uint8: the chosen images; a view where whole images follow each other."""
+        return self.stored[chosen] if self.rows is None else self.stored[self.rows[chosen]]
 
     def select(self, chosen: Tensor, name: str | None = None) -> ImageSet:
-        """The images that a boolean mask or an index tensor of shape (M,) chooses."""
+        """The images that a boolean mask or an index tensor of shape (M,) chooses; no pixel is copied."""
+        rows = torch.arange(len(self)) if self.rows is None else self.rows
         return replace(
             self,
             name=name or self.name,
-            images=self.images[chosen],
+            rows=rows[chosen],
             labels=self.labels[chosen],
             info={key: column[chosen] for key, column in self.info.items()},
+        )
+
+    def part(self, start: int, stop: int, name: str) -> ImageSet:
+        """The images from `start` up to `stop`; a view."""
+        if self.rows is not None:
+            return self.select(torch.arange(start, stop), name)
+        return replace(
+            self,
+            name=name,
+            stored=self.stored[start:stop],
+            labels=self.labels[start:stop],
+            info={key: column[start:stop] for key, column in self.info.items()},
         )
 
 
@@ -75,7 +106,7 @@ def concatenate(sets: Sequence[ImageSet], name: str) -> ImageSet:
         raise QuatcapsError(f"cannot join {', '.join(s.name for s in sets)}: their classes or info differ")
     return ImageSet(
         name=name,
-        images=torch.cat([s.images for s in sets]),
+        stored=torch.cat([s.images for s in sets]),
         labels=torch.cat([s.labels for s in sets]),
         classes=first.classes,
         info={key: torch.cat([s.info[key] for s in sets]) for key in first.info},

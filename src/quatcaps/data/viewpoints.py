@@ -1,4 +1,12 @@
-"""Familiar and novel viewpoints, by smallNORB's codes (azimuth in tens of degrees, elevation 30° + 5° each)."""
+"""Familiar and novel viewpoints, by smallNORB's codes (azimuth in tens of degrees, elevation 30° + 5° each).
+
+Two protocols, never mixed in one column of a table:
+
+strict   Hinton et al. 2018: trained on the training toys from familiar viewpoints; measured on the test toys, from
+         familiar viewpoints and from novel ones.
+pooled   the public code of the QCN paper: the toys of both files together; trained on familiar viewpoints, measured on
+         novel ones, so that the same toys are on both sides.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +22,8 @@ FAMILIAR: dict[str, tuple[int, ...]] = {
 }
 """The viewpoints a network is trained on in each experiment; all others are novel (Hinton et al. 2018)."""
 
+ALL = "all"
+
 
 def familiar_mask(images: ImageSet, experiment: str) -> Tensor:
     """(N,) bool: which images show a familiar viewpoint of the `azimuth` or the `elevation` experiment."""
@@ -22,7 +32,7 @@ def familiar_mask(images: ImageSet, experiment: str) -> Tensor:
     if experiment not in images.info:
         raise QuatcapsError(
             f"{images.name} has no {experiment} info, so no familiar and novel viewpoints: "
-            "use a dataset of viewpoints such as toys, or --viewpoints all"
+            "use a dataset of viewpoints such as smallnorb or toys, or --viewpoints all"
         )
     return torch.isin(images.info[experiment], torch.tensor(FAMILIAR[experiment]))
 

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 from rich.console import Console
 
 from quatcaps.data.cache import data_folder
-from quatcaps.errors import unknown_name
+from quatcaps.data.imageset import ImageSet
+from quatcaps.data.viewpoints import ALL
+from quatcaps.errors import QuatcapsError, unknown_name
 from quatcaps.evaluation.predict import predict
 from quatcaps.evaluation.run import evaluate_run, write_evaluation
 from quatcaps.report.tables import evaluation_tables
-from quatcaps.training.progress import counting
-from quatcaps.training.run import choose_device, load_images, open_run
+from quatcaps.training.config import TrainingConfig
+from quatcaps.training.progress import counting, stages
+from quatcaps.training.run import choose_device, load_experiment, load_images, open_run
 
-SPLITS = ("test", "train")
+SPLITS = ("test", "train", "validation")
 
 
 def evaluate_command(
@@ -24,9 +28,9 @@ def evaluate_command(
     if split not in SPLITS:
         raise unknown_name("split", split, SPLITS)
     run, place = open_run(folder), output or folder
-    chosen = choose_device(device)
-    with counting(console, f"preparing the {split} images of {run.config.dataset}") as progress:
-        images = load_images(run.config, split, data_folder(data_dir), progress)
+    chosen, place_of_data = choose_device(device), data_folder(data_dir)
+    with stages(console) as stage:
+        images = images_of(run.config, split, lambda part: load_images(run.config, part, place_of_data, stage))
     with counting(console, "evaluating") as progress:
         evaluations = evaluate_run(run, images, chosen, progress)
     from quatcaps.report.figures import evaluation_figure
@@ -44,6 +48,18 @@ def evaluate_command(
     console.print(
         f"numbers and picture in {place / f'evaluation-{split}'}.json and .png", highlight=False, soft_wrap=True
     )
+
+
+def images_of(config: TrainingConfig, split: str, load: Callable[[str], ImageSet]) -> ImageSet:
+    """The images of a split of a run, all viewpoints. The pooled protocol has one pool of them, and no split by toy;
+    validation images are those that the run held out."""
+    if split == "validation":
+        held_out = load_experiment(config, load).validation
+        if held_out is None:
+            raise QuatcapsError(f"this run held out no images (validation = {config.validation}): give test or train")
+        return held_out
+    pooled = config.viewpoints != ALL and config.protocol == "pooled"
+    return load(ALL if pooled else split)
 
 
 def predict_command(folder: Path, paths: list[Path], device: str, console: Console) -> None:

@@ -13,24 +13,30 @@ from quatcaps.data.batches import evaluation_batches
 from quatcaps.data.imageset import ImageSet
 from quatcaps.data.viewpoints import degrees
 from quatcaps.errors import QuatcapsError
+from quatcaps.layers import holds_votes
+from quatcaps.pipelines import Pipeline
 
-VOTE_MEMORY = 2**30
-"""Bytes that one evaluation batch may spend on votes and what is computed from them."""
+MEMORY = 2**30
+"""Bytes that one evaluation batch may spend on features, or on votes and what is computed from them."""
 BYTES_PER_VOTE = 3 * 4 * 6
+BYTES_PER_PIXEL = 64 * 4 * 4
+"""Some features of 64 channels, as large as the image."""
 LARGEST_BATCH = 512
 
 
-def evaluation_batch(network: nn.Module, crop: int) -> int:
-    """How many images fit in `VOTE_MEMORY` at once."""
-    votes = network.votes(crop, crop) if hasattr(network, "votes") else 0  # type: ignore[operator]
-    return max(1, min(LARGEST_BATCH, VOTE_MEMORY // max(1, votes * BYTES_PER_VOTE)))
+def evaluation_batch(network: nn.Module, size: tuple[int, int]) -> int:
+    """How many images of height and width `size` fit in `MEMORY` at once."""
+    needed = BYTES_PER_PIXEL * size[0] * size[1]
+    if holds_votes(network):
+        needed += BYTES_PER_VOTE * network.votes(*size)  # type: ignore[operator]
+    return max(1, min(LARGEST_BATCH, MEMORY // needed))
 
 
 @torch.no_grad()
 def activations_of(
     network: nn.Module,
     images: ImageSet,
-    crop: int,
+    pipeline: Pipeline,
     device: torch.device,
     progress: Callable[[int, int], None] | None = None,
 ) -> Tensor:
@@ -39,7 +45,8 @@ def activations_of(
     network.eval()
     found, done = [], 0
     try:
-        for batch in evaluation_batches(images, evaluation_batch(network, crop), crop, device):
+        batch_size = evaluation_batch(network, pipeline.seen(images.size))
+        for batch in evaluation_batches(images, batch_size, pipeline, device):
             found.append(network(batch.images).activations.float().cpu())
             done += len(batch.labels)
             if progress is not None:

@@ -11,7 +11,7 @@ import torch
 from PIL import Image
 from torch import Tensor
 
-from quatcaps.data.augment import centre_crop, standardise
+from quatcaps.data.pipeline import for_evaluation
 from quatcaps.errors import QuatcapsError
 from quatcaps.evaluation.measure import evaluation_batch
 from quatcaps.training.run import Run
@@ -64,11 +64,14 @@ def _pixels(picture: Image.Image, size: int) -> Tensor:
 @torch.no_grad()
 def predict(run: Run, paths: Sequence[Path], device: torch.device) -> Tensor:
     """(files, classes): the activation of every class for every image file."""
-    pictures = [read_image(path, run.channels, run.config.image_size) for path in paths]
+    height, width = run.size
+    if height != width:
+        raise QuatcapsError(f"{run.folder} was trained on images of {height}×{width}: image files are read as squares")
+    pictures = [read_image(path, run.channels, height) for path in paths]
     network = run.trained_network().to(device)
-    batch = evaluation_batch(network, run.config.crop)
+    batch = evaluation_batch(network, run.config.seen(run.size))
     found = []
     for part in torch.stack(pictures).split(batch):
-        output = network(standardise(centre_crop(part, run.config.crop).to(device)))
+        output = network(for_evaluation(run.config, part.to(device)))
         found.append(output.activations.float().cpu())
     return torch.cat(found)

@@ -25,11 +25,13 @@ def evaluate_run(
             f"{run.folder} {run.channels} and {len(run.classes)}: evaluate it on a dataset that fits"
         )
     network = run.trained_network().to(device)
-    activations = activations_of(network, images, run.config.crop, device, progress)
+    activations = activations_of(network, images, run.config, device, progress)
     found = {"all": evaluate(images, activations)}
     if run.config.viewpoints != "all":
         familiar = familiar_mask(images, run.config.viewpoints)
         for name, mask in (("familiar", familiar), ("novel", ~familiar)):
+            if not mask.any():  # of validation images, which are all familiar
+                continue
             part = images.select(mask, f"{images.name}, {name} {run.config.viewpoints}s")
             found[name] = evaluate(part, activations[mask])
     return found

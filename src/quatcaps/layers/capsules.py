@@ -127,6 +127,16 @@ def route(
         return routing(votes)
 
 
+def holds_votes(network: nn.Module) -> bool:
+    """Whether a capsule layer of `network` has all its votes in memory at once: the reference does, and whoever else
+    competes over all positions, as only the reference can."""
+    return any(
+        module.backend == "reference" or module.competition != "position"
+        for module in network.modules()
+        if isinstance(module, ConvolutionalCapsules | ClassCapsules)
+    )
+
+
 def use_backend(network: nn.Module, backend: str) -> nn.Module:
     """Has all capsule layers of `network` compute by that backend; returns the network."""
     soft_moments.check(backend)

@@ -11,7 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter, NullLocator
 
-from quatcaps.bench.rows import FORWARD, TRAIN, LayerRow, Row
+from quatcaps.bench.rows import FORWARD, TRAIN, LayerRow, Measured, Row
 from quatcaps.errors import QuatcapsError
 from quatcaps.report.canvas import INK, MARKERS, MUTED, PALETTE, RULE, SMALL, TEXT, dress, literal, new_figure, save
 from quatcaps.report.tables import NOTHING, Table
@@ -44,7 +44,22 @@ def scaling_table(rows: Sequence[LayerRow]) -> Table:
     return _filled("one routing layer, forward and backward", columns)
 
 
-def remarks(rows: Sequence[Row | LayerRow]) -> list[str]:
+def data_table(rows: Sequence[Measured]) -> Table:
+    """What the data path adds to a training step."""
+    found = [row.to_json() for row in rows]
+    columns = {
+        "batches": [row.label for row in rows],
+        "model": [str(row["model"]) for row in found],
+        "batch": [str(row["batch"]) for row in found],
+        "ms": [_milliseconds(row) for row in rows],
+        "× the time": [_ratio(row["time_ratio"]) for row in found],
+        "images/s": [_whole(row["images_per_second"]) for row in found],
+        "note": [_note(row) for row in rows],
+    }
+    return _filled("training step with the data path and without", columns)
+
+
+def remarks(rows: Sequence[Measured]) -> list[str]:
     """What the tables have no room for, a line for each variant and reason."""
     lines = [f"{row.label}: {row.note}" for row in rows if row.note and (row.timing or _note(row) == SEE_BELOW)]
     return list(dict.fromkeys(lines))
@@ -131,11 +146,11 @@ def _filled(title: str, columns: dict[str, list[str]]) -> Table:
     return Table(title, tuple(kept), tuple(zip(*kept.values(), strict=True)))
 
 
-def _note(row: Row | LayerRow) -> str:
+def _note(row: Measured) -> str:
     return row.note if len(row.note) <= LONGEST_NOTE else SEE_BELOW
 
 
-def _milliseconds(row: Row | LayerRow) -> str:
+def _milliseconds(row: Measured) -> str:
     return NOTHING if row.timing is None else _figures(1000 * row.timing.median)
 
 
@@ -149,6 +164,10 @@ def _spread(row: Row) -> str:
 
 def _mebibytes(count: int | None) -> str:
     return NOTHING if count is None else f"{count / MIB:,.0f}"
+
+
+def _whole(value: float | None) -> str:
+    return NOTHING if value is None else f"{value:,.0f}"
 
 
 def _ratio(value: float | None) -> str:

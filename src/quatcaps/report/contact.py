@@ -52,7 +52,7 @@ def contact_sheet(images: ImageSet, path: Path, per_class: int = 8) -> None:
         for column, index in enumerate(choose(images, label, per_class)):
             left = NAMES + column * (across + GAP)
             axes = figure.add_axes((*at(left, top + down), across / sheet_width, down / sheet_height))
-            axes.imshow(pixels(images.images[index]), interpolation="nearest", aspect="auto")
+            axes.imshow(pixels(images.at(slice(index, index + 1))[0]), interpolation="nearest", aspect="auto")
             axes.set_axis_off()
             if captioned:
                 below = at(left + across / 2, top + down + 4)

@@ -1,7 +1,7 @@
 """Checkpoints: a folder of safetensors and JSON that appears whole or not at all.
 
 weights.safetensors    the network's parameters and buffers
-training.safetensors   the optimiser's state and the generators'
+training.safetensors   the optimiser's state
 state.json             the step, the epoch, the position in it, running sums
 """
 
@@ -22,9 +22,10 @@ from torch import Tensor, nn
 from quatcaps.errors import QuatcapsError
 from quatcaps.files import explained, new_folder, read_json
 
-FORMAT = 1
+FORMAT = 2
 KEPT = 2
 NAME = re.compile(r"step-(\d+)")
+NAME_OF_STATE = re.compile(r"optimiser/(\d+)/(\w+)")
 
 
 @dataclass
@@ -43,14 +44,13 @@ def save(
     folder: Path,
     network: nn.Module,
     optimiser: torch.optim.Optimizer,
-    generator: torch.Generator,
     position: Position,
 ) -> Path:
     """Writes the checkpoint of this step into `folder` and removes all but the newest few."""
     path = folder / f"step-{position.step:08d}"
     if path.exists():
         return path
-    training = {"generator": generator.get_state()}
+    training: dict[str, Any] = {}
     for number, state in optimiser.state_dict()["state"].items():
         training |= {f"optimiser/{number}/{key}": value for key, value in state.items()}
     with new_folder(path) as temporary:
@@ -70,8 +70,8 @@ def checkpoints(folder: Path) -> list[Path]:
     return sorted(found, key=lambda path: int(path.name.split("-")[1]))
 
 
-def restore(path: Path, network: nn.Module, optimiser: torch.optim.Optimizer, generator: torch.Generator) -> Position:
-    """Puts a checkpoint back into what it was saved from."""
+def restore(path: Path, network: nn.Module, optimiser: torch.optim.Optimizer) -> Position:
+    """Puts a checkpoint back into what it was saved from. Chance needs none: it follows from the seed and the step."""
     state = read_json(path / "state.json", "a checkpoint's state")
     if state.pop("format", None) != FORMAT:
         raise QuatcapsError(f"{path} was written in another format than this version reads ({FORMAT})")
@@ -84,15 +84,32 @@ def restore(path: Path, network: nn.Module, optimiser: torch.optim.Optimizer, ge
     tensors = load_tensors(path / "training.safetensors")
     moments: dict[int, dict[str, Tensor]] = {}
     for name, tensor in tensors.items():
-        if name != "generator":
-            _, number, key = name.split("/")
-            moments.setdefault(int(number), {})[key] = tensor
+        parts = NAME_OF_STATE.fullmatch(name)
+        if parts is None:
+            raise QuatcapsError(f"{path / 'training.safetensors'} does not fit this run: it holds {name!r}")
+        moments.setdefault(int(parts[1]), {})[parts[2]] = tensor
+    check_moments(path / "training.safetensors", moments, optimiser)
     try:
         optimiser.load_state_dict({"state": moments, "param_groups": optimiser.state_dict()["param_groups"]})
-        generator.set_state(tensors["generator"])
     except (KeyError, ValueError, RuntimeError, TypeError) as error:
         raise QuatcapsError(f"{path / 'training.safetensors'} does not fit this run: {error}") from error
     return Position(**state)
+
+
+def check_moments(source: Path, moments: dict[int, dict[str, Tensor]], optimiser: torch.optim.Optimizer) -> None:
+    """Raises unless there is a state of each parameter's shape, or none at all, as before the first step."""
+    parameters = [parameter for group in optimiser.param_groups for parameter in group["params"]]
+    if moments and moments.keys() != set(range(len(parameters))):
+        raise QuatcapsError(
+            f"{source} does not fit this run: it holds the state of {len(moments)} parameters, not of {len(parameters)}"
+        )
+    for number, state in moments.items():
+        for key, tensor in state.items():
+            if tensor.ndim and tensor.shape != parameters[number].shape:
+                raise QuatcapsError(
+                    f"{source} does not fit this run: {key} of parameter {number} has shape {tuple(tensor.shape)}, "
+                    f"the parameter {tuple(parameters[number].shape)}"
+                )
 
 
 def load_weights(path: Path, network: nn.Module) -> None:

@@ -8,56 +8,66 @@ import torch
 from rich.console import Console
 
 from quatcaps import settings
-from quatcaps.data import DATASETS
+from quatcaps.data import find_dataset
 from quatcaps.data.batches import check_batch
 from quatcaps.data.cache import data_folder
 from quatcaps.data.imageset import ImageSet
-from quatcaps.errors import unknown_name
+from quatcaps.data.splits import Experiment
 from quatcaps.models import build, parameter_count, settings_of
 from quatcaps.training.config import TrainingConfig
 from quatcaps.training.loop import Trainer
-from quatcaps.training.progress import TrainingProgress, counting
-from quatcaps.training.run import Run, check_free, choose_device, create_run, familiar, load_images, open_run
+from quatcaps.training.progress import TrainingProgress, stages
+from quatcaps.training.run import (
+    Run,
+    check_free,
+    choose_device,
+    create_run,
+    load_experiment,
+    load_images,
+    open_run,
+)
 
 
-def load_splits(config: TrainingConfig, folder: Path | None, console: Console) -> tuple[ImageSet, ImageSet]:
-    """The training and the test images, all viewpoints, with a bar where they have to be made."""
-    place = data_folder(folder)
-    splits = []
-    for split, words in (("train", "training"), ("test", "test")):
-        with counting(console, f"preparing the {words} images of {config.dataset}") as progress:
-            splits.append(load_images(config, split, place, progress))
-    return splits[0], splits[1]
+def load_run_images(config: TrainingConfig, folder: Path | None, console: Console) -> Experiment:
+    """What the run learns from and is measured on, with a bar where images have to be prepared."""
+
+    def load(split: str) -> ImageSet:
+        with stages(console) as stage:
+            return load_images(config, split, data_folder(folder), stage)
+
+    return load_experiment(config, load)
 
 
 def start_run(config: TrainingConfig, folder: Path, data_dir: Path | None, console: Console) -> Run:
     """Trains a new run in `folder`."""
     config = checked(config)
     check_free(folder)
-    training, test = load_splits(config, data_dir, console)
-    check_batch(config.batch, len(familiar(config, training)))
+    experiment = load_run_images(config, data_dir, console)
+    training = experiment.training
+    check_batch(config.batch, len(training))
+    config.check(training.channels, training.size)
+    check_network(config, config.seen(training.size))
     run = create_run(folder, config, training)
-    return train_run(run, training, test, console)
+    return train_run(run, experiment, console)
 
 
 def resume_run(folder: Path, data_dir: Path | None, console: Console, device: str | None = None) -> Run:
     """Goes on with the run in `folder` from its newest checkpoint."""
     run = open_run(folder)
-    training, test = load_splits(run.config, data_dir, console)
-    return train_run(run, training, test, console, device)
+    return train_run(run, load_run_images(run.config, data_dir, console), console, device)
 
 
-def train_run(run: Run, training: ImageSet, test: ImageSet, console: Console, device: str | None = None) -> Run:
-    """Trains a run on its own viewpoints to the end."""
+def train_run(run: Run, experiment: Experiment, console: Console, device: str | None = None) -> Run:
+    """Trains a run to the end."""
     config = run.config
-    trainer = Trainer(run, familiar(config, training), familiar(config, test), device)
+    trainer = Trainer(run, experiment, device)
     if trainer.position.epoch >= config.epochs:
         console.print(f"{run.folder} is trained to its end, {config.epochs} epochs", highlight=False, soft_wrap=True)
         return run
     begun = f" from step {trainer.position.step}" if trainer.position.step else ""
     console.print(
         f"training {config.model} ({parameter_count(trainer.network):,} parameters) on "
-        f"{len(trainer.batches.images):,} images of {config.dataset} on {trainer.device}{begun}; run in {run.folder}",
+        f"{trainer.batches.count:,} images of {config.dataset} on {trainer.device}{begun}; run in {run.folder}",
         highlight=False,
         soft_wrap=True,
     )
@@ -78,11 +88,16 @@ def checked(config: TrainingConfig) -> TrainingConfig:
     What does not fit is found here, before images are made or a folder is: names, settings, and, by showing the
     network one empty image, a crop that is too small for it.
     """
-    if config.dataset not in DATASETS:
-        raise unknown_name("dataset", config.dataset, DATASETS)
+    find_dataset(config.dataset)
     choose_device(config.device)
     whole = settings.to_json(settings_of(config.model, config.model_settings))
+    if config.crop:
+        check_network(config, (config.crop, config.crop))
+    return config.changed({"model_settings": {name: whole[name] for name in config.model_settings}})
+
+
+def check_network(config: TrainingConfig, size: tuple[int, int]) -> None:
+    """Raises where the network cannot take images of that height and width."""
     network = build(config.model, channels=1, classes=2, seed=0, **config.model_settings).eval()
     with torch.no_grad():
-        network(torch.zeros(1, 1, config.crop, config.crop))
-    return config.changed({"model_settings": {name: whole[name] for name in config.model_settings}})
+        network(torch.zeros(1, 1, *size))

@@ -4,36 +4,41 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from quatcaps.errors import QuatcapsError, unknown_name
-from quatcaps.settings import change, to_json
+from quatcaps.pipelines import Pipeline
+from quatcaps.settings import change, setting, to_json
 
 LOSSES = ("spread", "cross-entropy")
 SCHEDULES = ("staircase", "cosine", "constant")
 VIEWPOINTS = ("all", "azimuth", "elevation")
+PROTOCOLS = ("strict", "pooled")
+RESIDENCES = ("auto", "device", "host")
 BACKENDS = ("auto", "reference", "lean", "native", "triton")
 
 
-def setting(default: Any, explanation: str) -> Any:
-    """A field with the text that `--help` shows for it."""
-    if isinstance(default, dict):
-        return field(default_factory=lambda: dict(default), metadata={"help": explanation})
-    return field(default=default, metadata={"help": explanation})
-
-
 @dataclass(frozen=True)
-class TrainingConfig:
-    """Everything that decides what a run learns. Defaults are the paper's, on the rendered toys."""
+class TrainingConfig(Pipeline):
+    """Everything that decides what a run learns, the way of the images included. Defaults are the paper's, on the
+    rendered toys."""
 
-    dataset: str = setting("toys", "dataset by name")
+    dataset: str = setting("toys", "dataset by name, or the path of a folder of images by class or of an .npz file")
     viewpoints: str = setting(
         "all", "train on all viewpoints, or on the familiar ones of the azimuth or elevation experiment"
     )
-    image_size: int = setting(48, "side of the stored images in pixels")
-    crop: int = setting(32, "side of the window that the network sees: random in training, central in testing")
-    data_seed: int = setting(0, "which toys the rendered dataset shows")
+    protocol: str = setting(
+        "strict",
+        "of viewpoint experiments: strict (no test toy is trained on) or pooled (as in the paper's public code)",
+    )
+    validation: float = setting(
+        0.0, "part of the training images, whole instances where there are any, held out to choose settings on"
+    )
+    data_seed: int = setting(0, "which toys the rendered dataset shows, and which images are held out")
+    residence: str = setting(
+        "auto", "where training images are kept: device, host (fetched ahead), or auto: the device where they fit"
+    )
     model: str = setting("qcn", "network by name")
     model_settings: dict[str, Any] = setting({}, "a change to the network, NAME=VALUE; may be given several times")
     loss: str = setting("spread", "spread or cross-entropy")
@@ -53,23 +58,28 @@ class TrainingConfig:
     )
     cuda_graph: bool = setting(True, "on CUDA, capture the training step as one graph")
     evaluate_every: int = setting(
-        1, "epochs between measurements on the test images (never used to choose); 0: only at the end"
+        1,
+        "epochs between measurements, on the validation images where some are held out, else on the test images "
+        "(never used to choose); 0: only at the end",
     )
-    evaluate_images: int = setting(2000, "test images measured between epochs, a fixed choice; 0: all, as at the end")
+    evaluate_images: int = setting(2000, "images measured between epochs, a fixed choice; 0: all, as at the end")
     checkpoint_every: int = setting(1000, "steps between checkpoints")
     log_every: int = setting(50, "steps between lines in the log")
     tensorboard: bool = setting(False, "write TensorBoard events too (needs the extra quatcaps[tensorboard])")
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         for name, known in (
             ("loss", LOSSES),
             ("schedule", SCHEDULES),
             ("viewpoints", VIEWPOINTS),
+            ("protocol", PROTOCOLS),
+            ("residence", RESIDENCES),
             ("backend", BACKENDS),
         ):
             if getattr(self, name) not in known:
                 raise unknown_name(name, getattr(self, name), known)
-        positive = ("image_size", "crop", "epochs", "batch", "decay_steps", "checkpoint_every", "log_every")
+        positive = ("epochs", "batch", "decay_steps", "checkpoint_every", "log_every")
         for name in (*positive, "learning_rate", "margin_scale", "score_scale", "decay"):
             if not 0 < getattr(self, name) < math.inf:
                 raise QuatcapsError(f"{name} = {getattr(self, name)}: it must be above 0 and finite")
@@ -79,8 +89,8 @@ class TrainingConfig:
         for name in ("seed", "data_seed"):
             if getattr(self, name) >= 2**63:
                 raise QuatcapsError(f"{name} = {getattr(self, name)}: it must be below 2^63")
-        if self.crop > self.image_size:
-            raise QuatcapsError(f"crop = {self.crop}: it must be at most the image size, {self.image_size}")
+        if not 0 <= self.validation < 1:
+            raise QuatcapsError(f"validation = {self.validation}: it must be 0 or more and below 1")
 
     def changed(self, changes: Mapping[str, Any]) -> TrainingConfig:
         """This configuration with some settings replaced."""

@@ -15,6 +15,9 @@ import torch
 
 from quatcaps.data.batches import TrainingBatches, mix
 from quatcaps.data.imageset import ImageSet
+from quatcaps.data.residence import resident
+from quatcaps.data.splits import Experiment
+from quatcaps.data.viewpoints import ALL
 from quatcaps.errors import QuatcapsError
 from quatcaps.evaluation.measure import activations_of, evaluate
 from quatcaps.layers import use_backend
@@ -27,7 +30,7 @@ from quatcaps.training.schedule import learning_rate
 from quatcaps.training.step import TrainingStep
 
 SECONDS_UNSEEN = 0.2  # between reports of a GPU's steps
-CROPS, TEST_CHOICE = -1, -2  # streams of chance beside the epochs 0, 1, …
+SAMPLE = -2  # a stream of chance beside those of the epochs
 
 
 class RunInterruptedError(QuatcapsError):
@@ -42,24 +45,32 @@ class Reporter(Protocol):
 
     def step(self, step: int, steps: int, epoch: int, loss: float, error: float) -> None: ...
 
-    def epoch(self, epoch: int, epochs: int, loss: float, error: float, test_error: float | None) -> None: ...
+    def epoch(self, epoch: int, epochs: int, loss: float, error: float, measured: dict[str, float]) -> None: ...
 
 
 class Trainer:
     """One run: its network, optimiser, batches, position and log."""
 
-    def __init__(self, run: Run, training: ImageSet, test: ImageSet, device: str | None = None) -> None:
+    def __init__(self, run: Run, experiment: Experiment, device: str | None = None) -> None:
         self.run, self.config = run, run.config
         self.device = choose_device(device or self.config.device)
         self.network = run.network().to(self.device)
-        self.check_fit(training)
+        self.check_fit(experiment.training)
         use_backend(self.network, self.config.backend)
         self.step = TrainingStep(self.network, self.config, self.device)
-        self.generator = torch.Generator().manual_seed(mix(self.config.seed, CROPS))
         self.batches = TrainingBatches(
-            training, self.config.batch, self.config.crop, self.config.seed, self.device, self.generator
+            experiment.training,
+            self.config.batch,
+            self.config,
+            self.config.seed,
+            self.device,
+            residence=self.config.residence,
         )
-        self.test, self.test_sample = test, sample(test, self.config.evaluate_images, self.config.seed)
+        self.measured = experiment.measured
+        self.sampled = {
+            name: resident(sample(images, self.config.evaluate_images, self.config.seed), self.device)
+            for name, images in watched(experiment, self.config.viewpoints).items()
+        }
         self.position = Position()
         saved = checkpoint.checkpoints(run.checkpoints)
         if saved:
@@ -70,7 +81,7 @@ class Trainer:
     def restore(self, saved: list[Path]) -> Position:
         """From the newest checkpoint; if that is damaged, the error says which one there is before it."""
         try:
-            return checkpoint.restore(saved[-1], self.network, self.step.optimiser, self.generator)
+            return checkpoint.restore(saved[-1], self.network, self.step.optimiser)
         except QuatcapsError as error:
             earlier = f"; remove {saved[-1]} to go on from {saved[-2].name}" if len(saved) > 1 else ""
             raise QuatcapsError(f"{error}{earlier}") from error
@@ -78,7 +89,7 @@ class Trainer:
     @property
     def steps(self) -> int:
         """The length of the whole run."""
-        return self.config.epochs * self.batches.per_epoch
+        return self.batches.first(self.config.epochs)
 
     def check_fit(self, images: ImageSet) -> None:
         if images.classes != self.run.classes or images.channels != self.run.channels:
@@ -156,24 +167,24 @@ class Trainer:
         position = self.position
         loss, error = self.means()
         last = position.epoch + 1 == self.config.epochs
-        test_error = None
+        measured: dict[str, float] = {}
         if last or (self.config.evaluate_every and (position.epoch + 1) % self.config.evaluate_every == 0):
-            chosen = self.test if last else self.test_sample
-            activations = activations_of(
-                self.network, chosen, self.config.crop, self.device, lambda done, total: self.heed(stopped)
-            )
-            test_error = evaluate(chosen, activations).total.percent / 100
+            for name, images in (self.measured if last else self.sampled).items():
+                activations = activations_of(
+                    self.network, images, self.config, self.device, lambda done, total: self.heed(stopped)
+                )
+                measured[name] = evaluate(images, activations).total.percent / 100
         log.write(
             "epoch",
             position.step,
             epoch=position.epoch,
             loss=loss,
             error=error,
-            test_error=test_error,
+            **{f"{name}_error": measured.get(name) for name in self.measured},
             learning_rate=learning_rate(self.config, position.step - 1, self.steps),
             seconds=round(position.seconds, 3),
         )
-        reporter.epoch(position.epoch, self.config.epochs, loss, error, test_error)
+        reporter.epoch(position.epoch, self.config.epochs, loss, error, measured)
         position.epoch += 1
         position.batch = 0
         self.step.totals.zero_()
@@ -183,14 +194,22 @@ class Trainer:
             self.step.check()
         loss_sum, errors = self.step.totals.tolist()
         self.position.loss_sum, self.position.errors = loss_sum, int(errors)
-        return checkpoint.save(self.run.checkpoints, self.network, self.step.optimiser, self.generator, self.position)
+        return checkpoint.save(self.run.checkpoints, self.network, self.step.optimiser, self.position)
+
+
+def watched(experiment: Experiment, viewpoints: str) -> dict[str, ImageSet]:
+    """What is measured between epochs. The test set is left alone where there are other images to look at; but the
+    experiments on viewpoints are defined by the errors on familiar and novel test images at every moment."""
+    if experiment.validation is not None and viewpoints == ALL:
+        return {"validation": experiment.validation}
+    return experiment.measured
 
 
 def sample(images: ImageSet, count: int, seed: int) -> ImageSet:
     """A fixed choice of `count` images; all of them for 0."""
     if not 0 < count < len(images):
         return images
-    generator = torch.Generator().manual_seed(mix(seed, TEST_CHOICE))
+    generator = torch.Generator().manual_seed(mix(seed, SAMPLE))
     return images.select(torch.randperm(len(images), generator=generator)[:count].sort().values)
 
 

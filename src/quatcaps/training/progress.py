@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from rich.console import Console
@@ -45,13 +45,20 @@ class TrainingProgress:
             self.task, total=steps, completed=step, epoch=epoch + 1, loss=f"{loss:.4f}", error=f"{100 * error:.1f}%"
         )
 
-    def epoch(self, epoch: int, epochs: int, loss: float, error: float, test_error: float | None) -> None:
-        test = "" if test_error is None else f"  test error {100 * test_error:5.2f}%"
+    def epoch(self, epoch: int, epochs: int, loss: float, error: float, measured: dict[str, float]) -> None:
+        test = "".join(f"  {name} error {100 * found:5.2f}%" for name, found in measured.items())
         width = len(str(epochs))
         self.console.print(
             f"epoch {epoch + 1:>{width}}/{epochs}  loss {loss:.4f}  training error {100 * error:5.2f}%{test}",
             highlight=False,
         )
+
+
+@contextmanager
+def stages(console: Console) -> Iterator[Callable[[str], Counter]]:
+    """Bars for work in several stages: called with what is being done, gives what to report it to."""
+    with bar(console, "{task.description}") as drawn:
+        yield lambda doing: Counter(drawn, doing)
 
 
 @contextmanager

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,14 +15,14 @@ from torch import nn
 import quatcaps
 from quatcaps import data
 from quatcaps.data.imageset import ImageSet
-from quatcaps.data.viewpoints import split_viewpoints
+from quatcaps.data.splits import Experiment, arrange
 from quatcaps.errors import QuatcapsError
 from quatcaps.files import make_folder, read_json, write_json
 from quatcaps.models import build
 from quatcaps.training.checkpoint import checkpoints, load_weights
 from quatcaps.training.config import TrainingConfig
 
-FORMAT = 1
+FORMAT = 2
 
 
 @dataclass(frozen=True)
@@ -32,6 +33,7 @@ class Run:
     config: TrainingConfig
     channels: int
     classes: tuple[str, ...]
+    size: tuple[int, int]  # of the stored images: height, width
 
     @property
     def checkpoints(self) -> Path:
@@ -75,12 +77,13 @@ def create_run(folder: Path, config: TrainingConfig, images: ImageSet) -> Run:
     """A new run folder; one that holds anything already is refused."""
     check_free(folder)
     make_folder(folder)
-    run = Run(folder, config, images.channels, images.classes)
+    run = Run(folder, config, images.channels, images.classes, images.size)
     description: dict[str, Any] = {
         "format": FORMAT,
         "config": config.to_json(),
         "channels": run.channels,
         "classes": list(run.classes),
+        "size": list(run.size),
         "versions": versions(),
     }
     write_json(folder / "run.json", description)
@@ -98,28 +101,36 @@ def open_run(folder: Path) -> Run:
         if description["format"] != FORMAT:
             raise QuatcapsError(f"{folder} was written in another format than this version reads ({FORMAT})")
         config = TrainingConfig.from_json(description["config"])
-        return Run(folder, config, int(description["channels"]), tuple(map(str, description["classes"])))
-    except (KeyError, TypeError, AttributeError) as error:
+        height, width = map(int, description["size"])
+        classes = tuple(map(str, description["classes"]))
+        return Run(folder, config, int(description["channels"]), classes, (height, width))
+    except QuatcapsError:
+        raise
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise QuatcapsError(f"{folder / 'run.json'} is not a run's description: {error!r}") from error
 
 
-def load_images(
-    config: TrainingConfig, split: str, data_folder: Path, progress: data.Progress | None = None
-) -> ImageSet:
-    """A split of the run's dataset, all viewpoints."""
+def load_images(config: TrainingConfig, split: str, data_folder: Path, stage: data.Stage | None = None) -> ImageSet:
+    """The `train` or `test` split of the run's dataset, or `all` of it; all viewpoints."""
     return data.load(
         config.dataset,
         split,
         folder=data_folder,
         size=config.image_size,
         seed=config.data_seed,
-        progress=progress,
+        stage=stage,
     )
 
 
-def familiar(config: TrainingConfig, images: ImageSet) -> ImageSet:
-    """The images from the viewpoints that the run trains on."""
-    return images if config.viewpoints == "all" else split_viewpoints(images, config.viewpoints)[0]
+def load_experiment(config: TrainingConfig, load: Callable[[str], ImageSet]) -> Experiment:
+    """What the run learns from and is measured on; `load` gives the images of a split."""
+    return arrange(
+        load,
+        viewpoints=config.viewpoints,
+        protocol=config.protocol,
+        validation=config.validation,
+        seed=config.data_seed,
+    )
 
 
 def choose_device(name: str) -> torch.device:

@@ -104,7 +104,7 @@ class TrainingStep:
             torch.cuda.empty_cache()  # a graph has memory of its own
             graph = torch.cuda.CUDAGraph()
             try:
-                with torch.cuda.graph(graph):
+                with torch.cuda.graph(graph, capture_error_mode="thread_local"):
                     self.compute()
             except RuntimeError as error:
                 self.may_capture = False

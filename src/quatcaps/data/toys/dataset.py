@@ -12,11 +12,12 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from quatcaps.data import store
 from quatcaps.data.imageset import ImageSet
-from quatcaps.data.toys import cache as store
 from quatcaps.data.toys.camera import LAMPS
 from quatcaps.data.toys.catalogue import CLASSES, INSTANCES, SPLITS, toy
 from quatcaps.data.toys.renderer import scene, views
+from quatcaps.data.toys.version import renderer_version
 from quatcaps.errors import QuatcapsError, unknown_name
 
 AZIMUTHS = tuple(range(0, 36, 2))
@@ -148,16 +149,18 @@ def load(
             "split": split,
             "size": size,
             "seed": seed,
-            "renderer": store.renderer_version(),
+            "renderer": renderer_version(),
             "codes": [chosen.elevations, chosen.azimuths, chosen.lightings],
         }
         path = cache / _file_name(split, size, seed, chosen)
-        images = store.read(path, contents, shape)
-        if images is None:
+        stored = store.read(path, contents)
+        if stored is not None and stored.tensors.keys() == {"images"} and stored.tensors["images"].shape == shape:
+            images = stored.tensors["images"]
+        else:
             store.check_writable(cache)
             images = _render_all(chosen, size, seed, progress)
-            store.write(path, contents, images)
-    return ImageSet(name=f"toys {split}", images=images, labels=labels, classes=CLASSES, info=info)
+            store.write(path, contents, {"images": images})
+    return ImageSet(name=f"toys {split}", stored=images, labels=labels, classes=CLASSES, info=info)
 
 
 def _render_all(chosen: Selection, size: int, seed: int, progress: Callable[[int, int], None] | None) -> Tensor:
@@ -182,7 +185,7 @@ def _file_name(split: str, size: int, seed: int, chosen: Selection) -> str:
     if chosen != Selection(chosen.instances):
         codes = repr((chosen.elevations, chosen.azimuths, chosen.lightings))
         subset = f"-part-{hashlib.sha256(codes.encode()).hexdigest()[:8]}"
-    return f"toys-{split}-{size}-seed{seed}{subset}-{store.renderer_version()}.safetensors"
+    return f"toys-{split}-{size}-seed{seed}{subset}-{renderer_version()}.safetensors"
 
 
 def _codes(name: str, given: Sequence[int] | None, known: tuple[int, ...]) -> tuple[int, ...]:

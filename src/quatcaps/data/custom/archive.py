@@ -1,0 +1,159 @@
+"""NumPy archives, read without trust: nothing is unpickled, and nothing is made room for before its size is checked."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import math
+import warnings
+import zipfile
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+from numpy.lib import format as npy
+
+from quatcaps.errors import QuatcapsError
+
+Array = np.ndarray[tuple[int, ...], np.dtype[Any]]
+
+LONGEST_HEADER = 4096
+PIECE = 4 << 20
+"""Bytes that are read at a time."""
+
+_HEADERS = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}
+_ENCRYPTED = 0x1
+
+
+@dataclass(frozen=True)
+class Declared:
+    """An array as its header describes it; the archive stores exactly as many bytes as that takes."""
+
+    name: str
+    entry: zipfile.ZipInfo
+    offset: int  # of the data, behind the header
+    shape: tuple[int, ...]
+    columns_first: bool  # the first dimension changes fastest
+    dtype: np.dtype[Any]
+
+    @property
+    def nbytes(self) -> int:
+        return math.prod(self.shape) * self.dtype.itemsize
+
+
+class Archive:
+    """The arrays of a .npz file, for use in a `with` statement."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        try:
+            self._file = path.open("rb")
+        except FileNotFoundError as error:
+            raise QuatcapsError(f"{path}: there is no such file") from error
+        except OSError as error:
+            raise QuatcapsError(f"{path} cannot be read ({error.strerror}): give a .npz file") from error
+        try:
+            with self._explained():
+                self._archive = zipfile.ZipFile(self._file)
+            self.entries = self._checked_entries()
+        except BaseException:
+            self._file.close()
+            raise
+
+    def __enter__(self) -> Archive:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self._archive.close()
+        self._file.close()
+
+    def declared(self, name: str) -> Declared:
+        """The shape and type of an array, from its header alone."""
+        entry = self.entries[name]
+        if entry.flag_bits & _ENCRYPTED:
+            raise QuatcapsError(f"{name} in {self.path} is encrypted: write the file again without a password")
+        if entry.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+            raise QuatcapsError(
+                f"{name} in {self.path} is compressed by method {entry.compress_type}, which NumPy does not write: "
+                "write the file again with numpy.savez or numpy.savez_compressed"
+            )
+        with self._explained(name):
+            with self._archive.open(entry) as stream:
+                beginning = io.BytesIO(stream.read(LONGEST_HEADER))
+            version = npy.read_magic(beginning)
+            if version not in _HEADERS:
+                raise ValueError(f"a header of version {version[0]}.{version[1]}, not 1.0 or 2.0")
+            shape, columns_first, dtype = _HEADERS[version](beginning, max_header_size=LONGEST_HEADER)
+        if dtype.hasobject:
+            raise QuatcapsError(f"{name} in {self.path} holds Python objects, which are not read: store plain numbers")
+        if not shape or min(shape) < 1 or dtype.itemsize < 1:
+            raise QuatcapsError(
+                f"{name} in {self.path} has shape {shape} of {dtype}: every dimension must be 1 or more"
+            )
+        array = Declared(name, entry, beginning.tell(), tuple(map(int, shape)), columns_first, dtype)
+        if array.offset + array.nbytes != entry.file_size:
+            raise QuatcapsError(
+                f"{name} in {self.path} is damaged: shape {shape} of {dtype} takes {array.nbytes:,} bytes, but "
+                f"{entry.file_size - array.offset:,} are stored; write the file again"
+            )
+        return array
+
+    def fill(self, view: Array, array: Declared, count: Callable[[int], None] | None = None) -> None:
+        """Reads an array into `view`, of its shape and type and any strides; `count` hears how many bytes were read."""
+        with self._explained(array.name):
+            stream = self._archive.open(array.entry)
+            stream.read(array.offset)
+        with stream:
+            done = 0
+            for piece in _pieces(view.T if array.columns_first else view):
+                with self._explained(array.name):
+                    data = stream.read(piece.nbytes)
+                    if len(data) != piece.nbytes:
+                        raise ValueError(f"the data end {piece.nbytes - len(data):,} bytes or more too early")
+                piece[...] = np.frombuffer(data, array.dtype).reshape(piece.shape)
+                done += piece.nbytes
+                if count is not None:
+                    count(done)
+
+    def read(self, array: Declared) -> Array:
+        """A whole array that is known to be small."""
+        values: Array = np.empty(array.shape, array.dtype)
+        self.fill(values, array)
+        return values
+
+    def _checked_entries(self) -> dict[str, zipfile.ZipInfo]:
+        entries: dict[str, zipfile.ZipInfo] = {}
+        for entry in self._archive.infolist():
+            if entry.filename.endswith(".npy"):
+                name = entry.filename.removesuffix(".npy")
+                if name in entries:
+                    raise QuatcapsError(f"{self.path} holds two arrays named {name[:40]!a}: store each once")
+                entries[name] = entry
+        return entries
+
+    @contextlib.contextmanager
+    def _explained(self, name: str = "") -> Iterator[None]:
+        """Turns whatever a damaged archive makes its readers raise into one line."""
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                yield
+        except Exception as error:
+            why = " ".join(str(error).split())[:120] or type(error).__name__
+            what = f"{name} in {self.path} is damaged" if name else f"{self.path} is not a .npz file, or damaged"
+            raise QuatcapsError(f"{what} ({why}): write the file again with numpy.savez") from error
+
+
+def _pieces(view: Array) -> Iterator[Array]:
+    """Parts of an array in the order of its dimensions, each of about `PIECE` bytes at most."""
+    row = view[:1].nbytes
+    if view.ndim > 1 and row > PIECE:
+        for part in view:
+            yield from _pieces(part)
+    else:
+        step = max(1, PIECE // row)
+        for start in range(0, len(view), step):
+            yield view[start : start + step]

@@ -1,0 +1,78 @@
+"""How stored images become what a network sees, as a `Pipeline` says."""
+
+from __future__ import annotations
+
+import functools
+
+import torch
+from torch import Tensor
+
+from quatcaps.data.augment import (
+    Draws,
+    centre_crop,
+    draw,
+    jitter,
+    mirror,
+    standardise_channels,
+    standardise_views,
+    warped_windows,
+    windows,
+)
+from quatcaps.errors import QuatcapsError
+from quatcaps.pipelines import Pipeline
+
+
+def draws(pipeline: Pipeline, count: int, size: tuple[int, int], generator: torch.Generator) -> Draws:
+    """What chance decides for `count` training images of height and width `size`."""
+    height, width = (side + 2 * pipeline.pad for side in size)
+    down, across = (height - pipeline.crop + 1, width - pipeline.crop + 1) if pipeline.crop else (1, 1)
+    return draw(
+        count,
+        (down, across),
+        generator,
+        mirror=pipeline.flip,
+        rotation=pipeline.rotation,
+        scale=pipeline.scale,
+        brightness=pipeline.brightness,
+        contrast=pipeline.contrast,
+    )
+
+
+def for_training(pipeline: Pipeline, images: Tensor, chance: Draws) -> Tensor:
+    """(N, C, H, W) uint8 → (N, C, crop, crop) float32: cropped, turned, mirrored, jittered, standardised."""
+    seen: Tensor = images
+    if pipeline.warps:
+        if not pipeline.crop and images.shape[2] != images.shape[3]:
+            raise QuatcapsError(
+                f"images of {images.shape[2]}×{images.shape[3]} cannot be turned or scaled whole: give a --crop"
+            )
+        size = pipeline.crop or images.shape[2]
+        seen = warped_windows(images, chance.top, chance.left, size, chance.angle, chance.zoom, pad=pipeline.pad)
+    elif pipeline.crop and (pipeline.pad or images.shape[2:] != (pipeline.crop, pipeline.crop)):
+        seen = windows(images, chance.top, chance.left, pipeline.crop, pad=pipeline.pad)
+    if pipeline.flip:
+        seen = mirror(seen, chance.mirrored)
+    if pipeline.jitters:
+        seen = jitter(seen.float(), chance.brightness, chance.contrast)
+    return standardised(pipeline, seen)
+
+
+def for_evaluation(pipeline: Pipeline, images: Tensor) -> Tensor:
+    """(N, C, H, W) uint8 → (N, C, crop, crop) float32: the middle, standardised."""
+    return standardised(pipeline, centre_crop(images, pipeline.crop) if pipeline.crop else images)
+
+
+def standardised(pipeline: Pipeline, images: Tensor) -> Tensor:
+    if pipeline.standardise == "view":
+        return standardise_views(images)
+    if pipeline.standardise == "none":
+        return images.float() / 255
+    return standardise_channels(
+        images, constants(pipeline.mean, images.device), constants(pipeline.deviation, images.device)
+    )
+
+
+@functools.lru_cache(maxsize=64)
+def constants(values: tuple[float, ...], device: torch.device) -> Tensor:
+    """(n,) float32 on a device, copied there once: a copy for every batch would make a GPU wait."""
+    return torch.tensor(values, device=device)

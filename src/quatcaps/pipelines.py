@@ -1,0 +1,117 @@
+"""What is done with the images of each dataset, as values; `quatcaps.data.pipeline` does it."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from quatcaps.errors import QuatcapsError, unknown_name
+from quatcaps.settings import setting
+
+STANDARDISE = ("view", "channel", "none")
+
+
+@dataclass(frozen=True)
+class Pipeline:
+    """From stored images to a network's input. Each dataset has its own; `PIPELINES` are the paper's."""
+
+    image_size: int = setting(48, "side of the stored images in pixels; 0: as they are", by_dataset=True)
+    crop: int = setting(
+        32,
+        "side of the window that the network sees: random in training, central in testing; 0: all of it",
+        by_dataset=True,
+    )
+    pad: int = setting(0, "zeros on each side of a training image, before its crop", by_dataset=True)
+    flip: bool = setting(False, "mirror half of the training images; stereo views then change places", by_dataset=True)
+    rotation: float = setting(0.0, "turn training images by up to so many degrees, either way", by_dataset=True)
+    scale: float = setting(0.0, "enlarge training images up to 1 + this, or shrink them by as much", by_dataset=True)
+    brightness: float = setting(
+        0.0, "shift the brightness of training images by up to this part of the range", by_dataset=True
+    )
+    contrast: float = setting(
+        0.0,
+        "change the contrast of training images by up to this part (standardising by view undoes both, but for what "
+        "leaves the range)",
+        by_dataset=True,
+    )
+    standardise: str = setting(
+        "view",
+        "by view (each image's own mean and deviation), by channel (--mean, --deviation) or none (0 to 1)",
+        by_dataset=True,
+    )
+    mean: tuple[float, ...] = setting((), "of each channel, or one for all, black 0 and white 1", by_dataset=True)
+    deviation: tuple[float, ...] = setting((), "of each channel, or one for all", by_dataset=True)
+
+    def __post_init__(self) -> None:
+        if self.standardise not in STANDARDISE:
+            raise unknown_name("standardise", self.standardise, STANDARDISE)
+        for name, most in (
+            ("image_size", 4096),
+            ("crop", 4096),
+            ("pad", 4096),
+            ("rotation", 180),
+            ("scale", 10),
+            ("brightness", 1),
+            ("contrast", 1),
+        ):
+            if not 0 <= getattr(self, name) <= most:
+                raise QuatcapsError(f"{name} = {getattr(self, name)}: it must be from 0 to {most}")
+        if self.crop and self.image_size and self.crop > self.image_size:
+            raise QuatcapsError(f"crop = {self.crop}: it must be at most the image size, {self.image_size}")
+        if self.pad and not self.crop:
+            raise QuatcapsError(f"pad = {self.pad} without a crop: give --crop too")
+        if self.standardise == "channel":
+            self._check_moments()
+
+    def _check_moments(self) -> None:
+        if not self.mean or len(self.mean) != len(self.deviation):
+            raise QuatcapsError(
+                f"standardise = channel with {len(self.mean)} means and {len(self.deviation)} deviations: "
+                "give as many of one as of the other, at least 1"
+            )
+        for name in ("mean", "deviation"):
+            for value in getattr(self, name):
+                if not math.isfinite(value) or (name == "deviation" and not value > 0):
+                    wanted = "above 0 and finite" if name == "deviation" else "finite"
+                    raise QuatcapsError(f"{name} = {value}: it must be {wanted}")
+
+    def check(self, channels: int, size: tuple[int, int]) -> None:
+        """Raises where images of that many channels and that size do not fit."""
+        if self.standardise == "channel" and len(self.mean) not in (1, channels):
+            raise QuatcapsError(f"{len(self.mean)} means for images of {channels} channels: give 1 or {channels}")
+        if self.crop and self.crop > min(size):
+            raise QuatcapsError(
+                f"crop = {self.crop}: the images are {size[0]}×{size[1]}; it must be at most {min(size)}"
+            )
+
+    def seen(self, size: tuple[int, int]) -> tuple[int, int]:
+        """Height and width of what the network sees of stored images of that size."""
+        return (self.crop, self.crop) if self.crop else size
+
+    @property
+    def warps(self) -> bool:
+        return self.rotation > 0 or self.scale > 0
+
+    @property
+    def jitters(self) -> bool:
+        return self.brightness > 0 or self.contrast > 0
+
+
+PIPELINES: dict[str, Pipeline] = {
+    "smallnorb": Pipeline(),
+    "mnist": Pipeline(28, 28, standardise="channel", mean=(0.1307,), deviation=(0.3081,)),
+    "fashionmnist": Pipeline(28, 28, standardise="channel", mean=(0.1307,), deviation=(0.3081,)),
+    "svhn": Pipeline(32, 32, standardise="channel", mean=(0.5,), deviation=(0.5,)),
+    "cifar10": Pipeline(
+        32,
+        32,
+        pad=4,
+        flip=True,
+        standardise="channel",
+        mean=(0.4914, 0.4822, 0.4465),
+        deviation=(0.2023, 0.1994, 0.2010),
+    ),
+    "toys": Pipeline(),
+    "toys-mini": Pipeline(),
+}
+"""What the paper does with each dataset; the toys are treated as smallNORB."""

@@ -1,0 +1,161 @@
+"""Batches: every image once in every pass, the same for any number of processes and wherever the pixels are."""
+
+from __future__ import annotations
+
+import threading
+from itertools import islice
+
+import pytest
+import torch
+
+from quatcaps.data.batches import Batch, Share, TrainingBatches, epoch_order, evaluation_batches, mix
+from quatcaps.data.imageset import ImageSet
+from quatcaps.data.residence import RESIDENCES, OnDevice, OnHost, hold
+from quatcaps.data.splits import hold_out
+from quatcaps.errors import QuatcapsError
+from quatcaps.pipelines import Pipeline
+from quatcaps.training.config import RESIDENCES as KNOWN_RESIDENCES
+
+CPU = torch.device("cpu")
+WHOLE = Pipeline(32, 32, standardise="none")
+
+
+def batches_of(images: ImageSet, batch: int, pipeline: Pipeline = WHOLE, **options: object) -> TrainingBatches:
+    return TrainingBatches(images, batch, pipeline, 0, CPU, **options)  # type: ignore[arg-type]
+
+
+def shown(images: ImageSet, batches: list[Batch]) -> list[int]:
+    """Which images whole batches show."""
+    number = {image.numpy().tobytes(): k for k, image in enumerate(images.images.float() / 255)}
+    return [number[image.numpy().tobytes()] for batch in batches for image in batch.images]
+
+
+def test_epoch_order_is_a_permutation_of_its_own() -> None:
+    orders = [epoch_order(100, seed, epoch) for seed in (0, 1) for epoch in (0, 1, 2)]
+    assert all(sorted(order.tolist()) == list(range(100)) for order in orders)
+    assert len({tuple(order.tolist()) for order in orders}) == 6
+
+
+def test_streams_of_chance_do_not_meet() -> None:
+    assert len({mix(seed, stream) for seed in range(50) for stream in range(-3, 600)}) == 50 * 603
+
+
+@pytest.mark.parametrize("batch", [1, 7, 8, 20, 59, 60])
+def test_every_image_comes_once_in_every_pass(noise_images: ImageSet, batch: int) -> None:
+    batches = batches_of(noise_images, batch)
+    stream = shown(noise_images, [each for epoch in range(3) for each in batches.epoch(epoch)])
+    for epoch in range(3):
+        part = stream[60 * epoch : 60 * (epoch + 1)]
+        assert sorted(part) == list(range(60))
+        assert part == epoch_order(60, 0, epoch).tolist()
+    assert 0 <= len(stream) - 180 < batch, "an epoch ends with the batch in which its last image is"
+    assert [batches.in_epoch(epoch) for epoch in range(3)] == [
+        sum(1 for _ in batches.epoch(epoch)) for epoch in range(3)
+    ]
+
+
+def test_labels_belong_to_their_images(noise_images: ImageSet) -> None:
+    for batch in batches_of(noise_images, 9).epoch(1):
+        assert batch.labels.tolist() == noise_images.labels[shown(noise_images, [batch])].tolist()
+
+
+@pytest.mark.parametrize("processes", [2, 3, 4, 6, 12])
+def test_processes_share_every_batch(noise_images: ImageSet, processes: int) -> None:
+    pipeline = Pipeline(32, 24, flip=True, rotation=5.0)
+    alone = [batch for epoch in range(2) for batch in batches_of(noise_images, 12 * 2, pipeline).epoch(epoch)]
+    parts = [
+        [
+            batch
+            for epoch in range(2)
+            for batch in batches_of(noise_images, 24, pipeline, share=Share(rank, processes)).epoch(epoch)
+        ]
+        for rank in range(processes)
+    ]
+    for number, whole in enumerate(alone):
+        assert torch.equal(torch.cat([part[number].images for part in parts]), whole.images)
+        assert torch.equal(torch.cat([part[number].labels for part in parts]), whole.labels)
+
+
+def test_batch_that_cannot_be_shared(noise_images: ImageSet) -> None:
+    with pytest.raises(QuatcapsError, match="a batch of 10 cannot be shared by 4 processes: give a multiple"):
+        batches_of(noise_images, 10, share=Share(0, 4))
+
+
+@pytest.mark.parametrize("epoch", [0, 1, 4])
+def test_an_epoch_can_begin_in_the_middle(noise_images: ImageSet, epoch: int) -> None:
+    pipeline = Pipeline(32, 20)
+    whole = list(batches_of(noise_images, 8, pipeline).epoch(epoch))
+    rest = list(batches_of(noise_images, 8, pipeline).epoch(epoch, 3))
+    assert len(rest) == len(whole) - 3
+    for one, other in zip(rest, whole[3:], strict=True):
+        assert torch.equal(one.images, other.images)
+
+
+def test_chance_differs_from_pass_to_pass_and_seed_to_seed(noise_images: ImageSet) -> None:
+    pipeline = Pipeline(32, 20)
+
+    def first(seed: int, epoch: int) -> torch.Tensor:
+        return next(TrainingBatches(noise_images, 8, pipeline, seed, CPU).epoch(epoch)).images
+
+    assert torch.equal(first(0, 1), first(0, 1))
+    assert not torch.equal(first(0, 0), first(0, 1))
+    assert not torch.equal(first(0, 0), first(1, 0))
+
+
+@pytest.mark.parametrize("part", [False, True])
+def test_images_on_the_host_give_the_same_batches(noise_images: ImageSet, part: bool) -> None:
+    images = hold_out(noise_images, 0.3, 0)[0] if part else noise_images
+    pipeline = Pipeline(32, 24, flip=True)
+    here, there = (batches_of(images, 8, pipeline, residence=place) for place in ("device", "host"))
+    assert isinstance(there.pixels, OnHost)
+    for epoch in range(3):
+        pairs = list(zip(here.epoch(epoch), there.epoch(epoch), strict=True))
+        assert len(pairs) == here.in_epoch(epoch)
+        for one, other in pairs:
+            assert torch.equal(one.images, other.images)
+            assert torch.equal(one.labels, other.labels)
+
+
+def test_fetching_ahead_ends_with_its_reader(noise_images: ImageSet) -> None:
+    stream = batches_of(noise_images, 8, residence="host").epoch(0)
+    assert len(list(islice(stream, 2))) == 2
+    stream.close()  # type: ignore[attr-defined]
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith("quatcaps-images")]
+
+
+def test_a_failed_fetch_is_not_lost(noise_images: ImageSet, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*arguments: object) -> None:
+        raise OSError("the disk is gone")
+
+    batches = batches_of(noise_images, 8, residence="host")
+    monkeypatch.setattr(batches.pixels, "fetch", fail)
+    with pytest.raises(OSError, match="the disk is gone"):
+        next(batches.epoch(0))
+
+
+def test_a_cpu_reads_pixels_where_they_are_stored(noise_images: ImageSet) -> None:
+    part = hold_out(noise_images, 0.3, 0)[0]
+    assert part.stored.data_ptr() == noise_images.stored.data_ptr()
+    held = hold(part, CPU, "auto")
+    assert isinstance(held, OnDevice)
+    assert held.pixels is None
+    assert held.images is part
+
+
+def test_unknown_residence(noise_images: ImageSet) -> None:
+    with pytest.raises(QuatcapsError, match="unknown residence 'hots': did you mean 'host'"):
+        hold(noise_images, CPU, "hots")
+    assert KNOWN_RESIDENCES == RESIDENCES
+
+
+def test_evaluation_shows_all_images_in_order(noise_images: ImageSet) -> None:
+    batches = list(evaluation_batches(noise_images, 16, Pipeline(32, 28, standardise="none"), CPU))
+    assert torch.equal(torch.cat([batch.labels for batch in batches]), noise_images.labels)
+    expected = noise_images.images[:, :, 2:30, 2:30].float() / 255
+    assert torch.equal(torch.cat([batch.images for batch in batches]), expected)
+
+
+@pytest.mark.parametrize("batch", [0, 61])
+def test_batch_that_does_not_fit(noise_images: ImageSet, batch: int) -> None:
+    with pytest.raises(QuatcapsError, match=f"a batch of {batch} from 60"):
+        batches_of(noise_images, batch)
