@@ -179,7 +179,9 @@ def test_one_more_augmentation_leaves_the_crops_as_they_were() -> None:
 
 
 def test_draws_keep_to_their_limits() -> None:
-    chance = draw(4000, (1, 1), torch.Generator().manual_seed(0), rotation=10.0, scale=0.25, brightness=0.2, contrast=0.4)
+    chance = draw(
+        4000, (1, 1), torch.Generator().manual_seed(0), rotation=10.0, scale=0.25, brightness=0.2, contrast=0.4
+    )
     for column, low, high in (
         (chance.angle, -math.radians(10), math.radians(10)),
         (chance.zoom, 0.8, 1.25),

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
 import threading
-from itertools import islice
+from collections.abc import Callable
+from itertools import chain, islice
+from pathlib import Path
 
 import pytest
 import torch
@@ -159,3 +164,59 @@ def test_evaluation_shows_all_images_in_order(noise_images: ImageSet) -> None:
 def test_batch_that_does_not_fit(noise_images: ImageSet, batch: int) -> None:
     with pytest.raises(QuatcapsError, match=f"a batch of {batch} from 60"):
         batches_of(noise_images, batch)
+
+
+def test_processes_of_torchrun_share_the_stream(tmp_path: Path) -> None:
+    """What two real processes show is, put together, what one shows."""
+    script = Path(__file__).with_name("share_batches.py")
+    shown = {}
+    for processes in (1, 2):
+        folder = tmp_path / str(processes)
+        folder.mkdir()
+        started = subprocess.run(
+            [
+                sys.executable,
+                "-m",
+                "torch.distributed.run",
+                "--standalone",
+                f"--nproc-per-node={processes}",
+                script,
+                folder,
+            ],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert started.returncode == 0, started.stderr
+        parts = [json.loads((folder / f"{rank}.json").read_text()) for rank in range(processes)]
+        shown[processes] = [[*chain(*together)] for together in zip(*parts, strict=True)]
+    assert shown[1] == shown[2]
+    stream = [*chain(*shown[1])]
+    assert all(sorted(stream[50 * epoch : 50 * (epoch + 1)]) == list(range(50)) for epoch in range(3))
+
+
+@pytest.mark.parametrize(
+    ("environment", "expected"),
+    [({}, Share(0, 1)), ({"RANK": "2", "WORLD_SIZE": "4"}, Share(2, 4))],
+)
+def test_the_share_of_this_process(
+    environment: dict[str, str], expected: Share, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("RANK", "WORLD_SIZE"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    assert Share.of_this_process() == expected
+
+
+def test_shares_that_cannot_be(monkeypatch: pytest.MonkeyPatch, command: Callable, tmp_path: Path) -> None:
+    with pytest.raises(QuatcapsError, match="process 4 of 4: ranks run from 0"):
+        Share(4, 4)
+    monkeypatch.setenv("RANK", "first")
+    with pytest.raises(QuatcapsError, match="RANK = 'first'"):
+        Share.of_this_process()
+    monkeypatch.setenv("RANK", "1")
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    outcome = command("train", "--dataset", "toys-mini", "--output", tmp_path / "run")
+    assert outcome.code == 1
+    assert "process 1 of 2" in outcome.err

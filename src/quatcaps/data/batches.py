@@ -7,6 +7,7 @@ that begins in one pass may end in the next. Several processes each take their p
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -35,6 +36,20 @@ class Share:
 
     rank: int = 0
     processes: int = 1
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.rank < self.processes:
+            raise QuatcapsError(
+                f"process {self.rank} of {self.processes}: ranks run from 0 to one below the number of processes"
+            )
+
+    @staticmethod
+    def of_this_process() -> Share:
+        """As torchrun says in RANK and WORLD_SIZE; alone where it says nothing."""
+        rank, processes = (os.environ.get(name, default) for name, default in (("RANK", "0"), ("WORLD_SIZE", "1")))
+        if not (rank.isdecimal() and processes.isdecimal()):
+            raise QuatcapsError(f"RANK = {rank!r}, WORLD_SIZE = {processes!r}: both must be whole numbers, or unset")
+        return Share(int(rank), int(processes))
 
     def of(self, batch: int) -> slice:
         """The places of a batch that are this process's."""

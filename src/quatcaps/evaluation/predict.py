@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from pathlib import Path
 
-import numpy as np
 import torch
-from PIL import Image
 from torch import Tensor
 
+from quatcaps.data.pictures import open_picture, square_pixels
 from quatcaps.data.pipeline import for_evaluation
 from quatcaps.errors import QuatcapsError
 from quatcaps.evaluation.measure import evaluation_batch
@@ -23,42 +21,17 @@ def read_image(path: Path, channels: int, size: int) -> Tensor:
     One channel: grey. Three: colour. Two, a stereo pair: an image twice as wide as high is the left view beside the
     right; any other is taken as both views.
     """
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("error", Image.DecompressionBombWarning)
-            with Image.open(path) as opened:
-                picture = opened.convert("RGB" if channels == 3 else "L")
-    except FileNotFoundError as error:
-        raise QuatcapsError(f"{path}: there is no such file") from error
-    except IsADirectoryError as error:
-        raise QuatcapsError(f"{path} is a folder: give image files") from error
-    except (Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
-        limit = Image.MAX_IMAGE_PIXELS or 0
-        raise QuatcapsError(f"{path} is larger than {limit:,} pixels: give a smaller image") from error
-    except (OSError, SyntaxError, ValueError) as error:
-        raise QuatcapsError(f"{path} is not an image that can be read: give a PNG, JPEG or similar file") from error
-    if channels == 3:
-        return _pixels(picture, size).permute(2, 0, 1)
-    if channels == 1:
-        return _pixels(picture, size)[None]
-    if channels != 2:
+    if not 1 <= channels <= 3:
         raise QuatcapsError(f"this network takes {channels} channels: image files are read for 1, 2 or 3")
+    picture = open_picture(path).convert("RGB" if channels == 3 else "L")
+    if channels != 2:
+        return square_pixels(picture, size)
     width, height = picture.size
     if width == 2 * height:
         views = [picture.crop((0, 0, height, height)), picture.crop((height, 0, width, height))]
     else:
         views = [picture, picture]
-    return torch.stack([_pixels(view, size) for view in views])
-
-
-def _pixels(picture: Image.Image, size: int) -> Tensor:
-    """The middle square, scaled to size × size."""
-    side = min(picture.size)
-    left, top = (picture.width - side) // 2, (picture.height - side) // 2
-    square = picture.crop((left, top, left + side, top + side))
-    if side != size:
-        square = square.resize((size, size), Image.Resampling.BOX if side > size else Image.Resampling.BICUBIC)
-    return torch.from_numpy(np.array(square))
+    return torch.cat([square_pixels(view, size) for view in views])
 
 
 @torch.no_grad()

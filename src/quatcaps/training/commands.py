@@ -9,10 +9,11 @@ from rich.console import Console
 
 from quatcaps import settings
 from quatcaps.data import find_dataset
-from quatcaps.data.batches import check_batch
+from quatcaps.data.batches import Share, check_batch
 from quatcaps.data.cache import data_folder
 from quatcaps.data.imageset import ImageSet
 from quatcaps.data.splits import Experiment
+from quatcaps.errors import QuatcapsError
 from quatcaps.models import build, parameter_count, settings_of
 from quatcaps.training.config import TrainingConfig
 from quatcaps.training.loop import Trainer
@@ -40,6 +41,7 @@ def load_run_images(config: TrainingConfig, folder: Path | None, console: Consol
 
 def start_run(config: TrainingConfig, folder: Path, data_dir: Path | None, console: Console) -> Run:
     """Trains a new run in `folder`."""
+    check_alone()
     config = checked(config)
     check_free(folder)
     experiment = load_run_images(config, data_dir, console)
@@ -53,6 +55,7 @@ def start_run(config: TrainingConfig, folder: Path, data_dir: Path | None, conso
 
 def resume_run(folder: Path, data_dir: Path | None, console: Console, device: str | None = None) -> Run:
     """Goes on with the run in `folder` from its newest checkpoint."""
+    check_alone()
     run = open_run(folder)
     return train_run(run, load_run_images(run.config, data_dir, console), console, device)
 
@@ -74,12 +77,23 @@ def train_run(run: Run, experiment: Experiment, console: Console, device: str | 
     with TrainingProgress(console) as progress:
         trainer.train(progress)
     console.print(
-        f"trained {config.epochs} epochs, {trainer.position.step:,} steps, in {trainer.position.seconds:.0f} s; "
+        f"trained {config.epochs} epochs, {trainer.position.step:,} steps, in {trainer.position.seconds:.1f} s "
+        f"({trainer.position.step * config.batch / trainer.position.seconds:,.0f} images/s); "
         f"look at it with: quatcaps evaluate {run.folder}",
         highlight=False,
         soft_wrap=True,
     )
     return run
+
+
+def check_alone() -> None:
+    """Raises in one of several processes: their batches can be shared, their gradients are not joined yet."""
+    share = Share.of_this_process()
+    if share.processes > 1:
+        raise QuatcapsError(
+            f"this is process {share.rank} of {share.processes}: a run is trained by one process; start quatcaps train "
+            "without torchrun (TrainingBatches shares batches between processes in loops of your own)"
+        )
 
 
 def checked(config: TrainingConfig) -> TrainingConfig:

@@ -48,6 +48,17 @@ class Reporter(Protocol):
     def epoch(self, epoch: int, epochs: int, loss: float, error: float, measured: dict[str, float]) -> None: ...
 
 
+class Clock:
+    """Seconds since it was last asked."""
+
+    def __init__(self) -> None:
+        self.then = time.perf_counter()
+
+    def lap(self) -> float:
+        before, self.then = self.then, time.perf_counter()
+        return self.then - before
+
+
 class Trainer:
     """One run: its network, optimiser, batches, position and log."""
 
@@ -71,7 +82,7 @@ class Trainer:
             name: resident(sample(images, self.config.evaluate_images, self.config.seed), self.device)
             for name, images in watched(experiment, self.config.viewpoints).items()
         }
-        self.position = Position()
+        self.position, self.clock = Position(), Clock()
         saved = checkpoint.checkpoints(run.checkpoints)
         if saved:
             self.position = self.restore(saved)
@@ -114,8 +125,8 @@ class Trainer:
 
     def train_epoch(self, reporter: Reporter, log: Log, stopped: threading.Event) -> None:
         position, reported = self.position, 0.0
+        self.clock = Clock()
         for batch in self.batches.epoch(position.epoch, position.batch):
-            started = time.perf_counter()
             rate = learning_rate(self.config, position.step, self.steps)
             with self.named_failure():
                 self.step(batch.images, batch.labels, rate, position.step)
@@ -124,16 +135,18 @@ class Trainer:
             to_log = position.step % self.config.log_every == 0
             to_save = position.step % self.config.checkpoint_every == 0
             # Every look at a number makes a GPU wait.
-            if not self.step.on_gpu or to_log or to_save or stopped.is_set() or started - reported > SECONDS_UNSEEN:
+            unseen = time.perf_counter() - reported
+            if not self.step.on_gpu or to_log or to_save or stopped.is_set() or unseen > SECONDS_UNSEEN:
                 mean_loss, error = self.means()
                 reporter.step(position.step, self.steps, position.epoch, mean_loss, error)
                 reported = time.perf_counter()
-            position.seconds += time.perf_counter() - started
+            position.seconds += self.clock.lap()
             if to_log:
                 loss = self.step.loss.item()
                 log.write("step", position.step, epoch=position.epoch, loss=loss, learning_rate=rate)
             if to_save:
                 self.save()
+                self.clock.lap()
             self.heed(stopped)
 
     def means(self) -> tuple[float, float]:
@@ -166,6 +179,7 @@ class Trainer:
     def end_epoch(self, reporter: Reporter, log: Log, stopped: threading.Event) -> None:
         position = self.position
         loss, error = self.means()
+        position.seconds += self.clock.lap()  # with the steps that a GPU had left to do
         last = position.epoch + 1 == self.config.epochs
         measured: dict[str, float] = {}
         if last or (self.config.evaluate_every and (position.epoch + 1) % self.config.evaluate_every == 0):
