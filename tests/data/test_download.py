@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from quatcaps.data import download as module
+from quatcaps.data import mirrors
 from quatcaps.data.catalogue import File
 from quatcaps.data.download import NoNetworkError, download
 from quatcaps.errors import QuatcapsError
@@ -505,10 +506,10 @@ def test_redirects_that_are_refused(location: str, reason: str, trial: Trial) ->
 
 
 def test_a_redirect_out_of_https_is_refused() -> None:
-    assert module._redirected("https://a/x", "//b/y") == "https://b/y"
-    assert module._redirected("http://a/x", "https://b/y") == "https://b/y"
-    with pytest.raises(module._MirrorError, match="not secure"):
-        module._redirected("https://a/x", "http://a/x")
+    assert mirrors.redirected("https://a/x", "//b/y") == "https://b/y"
+    assert mirrors.redirected("http://a/x", "https://b/y") == "https://b/y"
+    with pytest.raises(mirrors.MirrorError, match="not secure"):
+        mirrors.redirected("https://a/x", "http://a/x")
 
 
 @pytest.mark.parametrize("mirror", ["file:///data", "ftp://host/x", "/data", "http://", "http://[::", ""])

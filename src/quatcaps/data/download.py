@@ -3,32 +3,24 @@
 from __future__ import annotations
 
 import contextlib
-import errno
 import fcntl
 import hashlib
 import os
 import re
 import shutil
-import socket
-import ssl
-import string
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from email.utils import parsedate_to_datetime
-from http.client import HTTPException, HTTPResponse, InvalidURL
+from http.client import HTTPException, HTTPResponse
 from pathlib import Path
-from urllib.error import URLError
-from urllib.parse import quote, urljoin, urlsplit
-from urllib.request import HTTPHandler, HTTPSHandler, OpenerDirector, ProxyHandler, Request
 
 from quatcaps.data.catalogue import File
+from quatcaps.data.mirrors import MirrorError, ask, refusal, usable, words
 from quatcaps.errors import QuatcapsError
 from quatcaps.files import explained, flush, make_folder, read_json, write_json
 
 BLOCK = 1 << 16  # bytes
 LONGEST_WAIT = 30.0  # seconds between two attempts, whatever a server asks for
-MOST_REDIRECTS = 5
 
 Accept = Callable[[Path], str | None]
 Progress = Callable[[int, int], None]
@@ -36,16 +28,6 @@ Progress = Callable[[int, int], None]
 
 class NoNetworkError(QuatcapsError):
     """No mirror could even be connected to: this machine is most likely offline."""
-
-
-class _MirrorError(Exception):
-    """Why a mirror did not give the file; `again` where a new attempt may help, after `wait` seconds if it said so."""
-
-    def __init__(
-        self, reason: str, *, again: bool = False, wait: float | None = None, unreachable: bool = False
-    ) -> None:
-        super().__init__(reason)
-        self.again, self.wait, self.unreachable = again, wait, unreachable
 
 
 def download(
@@ -69,7 +51,7 @@ def download(
     `attempts` tries; one that brings a twentieth of the file does not count. What has come stays in a .part file, which
     a later call goes on with.
     """
-    urls = [f"{_usable(base).rstrip('/')}/{file.download_name}" for base in mirrors] + [_usable(u) for u in file.urls]
+    urls = [f"{usable(base).rstrip('/')}/{file.download_name}" for base in mirrors] + [usable(u) for u in file.urls]
     if not urls:
         raise QuatcapsError(f"{file.name} has no address of its own: download {file.archive or 'it by hand'}")
     target = make_folder(folder) / file.download_name
@@ -78,7 +60,7 @@ def download(
             return target
         part = _Part(target.with_name(f"{target.name}.part"), file.size)
         _need_space(part, folder)
-        failures: dict[str, _MirrorError] = {}
+        failures: dict[str, MirrorError] = {}
         for url in sorted(dict.fromkeys(urls), key=lambda url: not part.here(url)):
             fetch = _Fetch(url, part, timeout, least_rate, progress or (lambda done, total: None))
             resumed = part.here(url) is not None
@@ -88,7 +70,7 @@ def download(
                     part.discard()
                     fetch.repeat(attempts, sleep)
                 part.check(file, accept)
-            except _MirrorError as failure:
+            except MirrorError as failure:
                 failures[url] = failure
                 continue
             with explained(f"write {target}"):
@@ -141,7 +123,7 @@ class _Part:
         if fault := _fault(self.path, file, accept):
             came = self.size()
             self.discard()
-            raise _MirrorError(f"it sent something else: {fault} ({came:,} bytes came, {file.size:,} are published)")
+            raise MirrorError(f"it sent something else: {fault} ({came:,} bytes came, {file.size:,} are published)")
 
 
 @dataclass(frozen=True)
@@ -160,7 +142,7 @@ class _Fetch:
         while True:
             try:
                 return self.attempt()
-            except _MirrorError as error:
+            except MirrorError as error:
                 failed = failed + 1 if self.came() - farthest < max(self.part.expected // 20, 1) else 0
                 farthest = max(farthest, self.came())
                 if not error.again or failed >= attempts:
@@ -179,21 +161,21 @@ class _Fetch:
         headers = {"User-Agent": "quatcaps"}
         if here:
             headers |= {"Range": f"bytes={here[0]}-", "If-Range": here[2]}
-        with _ask(self.url, headers, self.timeout) as answer:
+        with ask(self.url, headers, self.timeout) as answer:
             if answer.status == 416 and here:
                 self.part.discard()
-                raise _MirrorError("it does not have the rest of what came before", again=True)
+                raise MirrorError("it does not have the rest of what came before", again=True)
             if answer.status == 206:
                 self.go_on(answer, here)
             elif answer.status == 200:
                 self.begin(answer)
             else:
-                raise _refusal(answer)
+                raise refusal(answer)
 
     def begin(self, answer: HTTPResponse) -> None:
         announced = answer.length
         if announced is not None and announced > self.part.limit:
-            raise _MirrorError(f"it announces {announced:,} bytes: {self.part.expected:,} are published")
+            raise MirrorError(f"it announces {announced:,} bytes: {self.part.expected:,} are published")
         # An If-Range needs a strong validator.
         tags = [tag for tag in (answer.headers["ETag"], answer.headers["Last-Modified"]) if tag and tag[:2] != "W/"]
         with explained(f"write {self.part.path}"):
@@ -205,12 +187,12 @@ class _Fetch:
 
     def go_on(self, answer: HTTPResponse, here: tuple[int, int, str] | None) -> None:
         if not here:
-            raise _MirrorError("it sends a part where the whole was asked for")
+            raise MirrorError("it sends a part where the whole was asked for")
         came = re.fullmatch(r"bytes (\d{1,18})-(\d{1,18})/(\d{1,18})", answer.headers.get("Content-Range", "").strip())
         changed = here[2].startswith('"') and answer.headers.get("ETag", here[2]) != here[2]
         if changed or not came or [int(number) for number in came.groups()] != [here[0], here[1] - 1, here[1]]:
             self.part.discard()
-            raise _MirrorError("it sends another part than was asked for", again=True)
+            raise MirrorError("it sends another part than was asked for", again=True)
         self.receive(answer, here[0], here[1])
 
     def receive(self, answer: HTTPResponse, done: int, total: int | None) -> None:
@@ -229,79 +211,21 @@ class _Fetch:
                 now = time.monotonic()
                 if now - since >= self.timeout:
                     if done - mark < self.least_rate * (now - since) and done != total:
-                        raise _MirrorError(f"it sent {done - mark:,} bytes in {now - since:.0f} s", again=True)
+                        raise MirrorError(f"it sent {done - mark:,} bytes in {now - since:.0f} s", again=True)
                     since, mark = now, done
         if done > self.part.limit:
             self.part.discard()
-            raise _MirrorError(f"it sent more than {self.part.limit:,} bytes: {self.part.expected:,} are published")
+            raise MirrorError(f"it sent more than {self.part.limit:,} bytes: {self.part.expected:,} are published")
         if total is not None and done < total:
-            raise _MirrorError(f"it broke off after {done:,} of {total:,} bytes", again=True)
+            raise MirrorError(f"it broke off after {done:,} of {total:,} bytes", again=True)
 
     def read(self, answer: HTTPResponse, most: int) -> bytes:
         try:
             return answer.read1(most)  # as it comes, so that the rate is seen
         except TimeoutError as error:
-            raise _MirrorError(f"it sent nothing for {self.timeout:g} s", again=True) from error
+            raise MirrorError(f"it sent nothing for {self.timeout:g} s", again=True) from error
         except (OSError, HTTPException) as error:
-            raise _MirrorError(f"the connection broke ({_words(error)})", again=True) from error
-
-
-def _ask(url: str, headers: dict[str, str], timeout: float) -> HTTPResponse:
-    """A mirror's answer after redirects, whatever its status."""
-    opener = OpenerDirector()  # a plain one: HTTP and HTTPS only, no redirects of its own
-    for handler in (ProxyHandler(), HTTPHandler(), HTTPSHandler()):
-        opener.add_handler(handler)
-    for _ in range(MOST_REDIRECTS + 1):
-        try:
-            answer: HTTPResponse = opener.open(Request(url, headers=headers), timeout=timeout)
-        except URLError as error:
-            raise _unconnected(error.reason, timeout) from error
-        except TimeoutError as error:
-            raise _MirrorError(f"no answer within {timeout:g} s", again=True) from error
-        except (InvalidURL, ValueError) as error:
-            raise _MirrorError(f"{url} is not an address ({error})") from error
-        except (OSError, HTTPException) as error:
-            raise _MirrorError(f"the connection broke ({_words(error)})", again=True) from error
-        if answer.status not in (301, 302, 303, 307, 308):
-            return answer
-        with answer:
-            location = quote(answer.headers.get("Location", ""), safe=string.punctuation, encoding="latin-1")
-            url = _redirected(url, location)
-    raise _MirrorError(f"it redirects more than {MOST_REDIRECTS} times")
-
-
-def _redirected(url: str, location: str) -> str:
-    try:
-        onward = urljoin(url, location)
-        before, after = urlsplit(url).scheme, urlsplit(onward).scheme
-    except ValueError as error:
-        raise _MirrorError(f"it redirects to {location}, which is not an address") from error
-    if after not in ("http", "https"):
-        raise _MirrorError(f"it redirects to {onward}: only http and https are followed")
-    if (before, after) == ("https", "http"):
-        raise _MirrorError(f"it redirects from https to {onward}, which is not secure")
-    return onward
-
-
-def _unconnected(reason: str | BaseException, timeout: float) -> _MirrorError:
-    """Why there was no connection. Nothing is tried twice that would fail alike: a name, a port, a certificate."""
-    if isinstance(reason, ssl.SSLCertVerificationError):
-        return _MirrorError(f"its certificate is not trusted ({reason.verify_message})")
-    if isinstance(reason, TimeoutError):
-        return _MirrorError(f"no connection within {timeout:g} s", unreachable=True)
-    far = (errno.ENETUNREACH, errno.EHOSTUNREACH, errno.ENETDOWN, errno.EADDRNOTAVAIL, None)
-    if isinstance(reason, socket.gaierror | ConnectionRefusedError) or getattr(reason, "errno", None) in far:
-        return _MirrorError(f"no connection ({_words(reason)})", unreachable=True)
-    return _MirrorError(f"the connection broke ({_words(reason)})", again=True)
-
-
-def _refusal(answer: HTTPResponse) -> _MirrorError:
-    """What an error status means; servers that are busy or broken for a while are asked again."""
-    asked, wait = answer.headers.get("Retry-After", "").strip(), None
-    with contextlib.suppress(ValueError, TypeError, OverflowError):  # seconds, a date, or nonsense
-        wait = float(asked[:9]) if asked.isdecimal() else parsedate_to_datetime(asked).timestamp() - time.time()
-    again = answer.status in (408, 425, 429) or answer.status >= 500
-    return _MirrorError(f"it answers {answer.status} {answer.reason}".rstrip(), again=again, wait=wait)
+            raise MirrorError(f"the connection broke ({words(error)})", again=True) from error
 
 
 def _fault(path: Path, file: File, accept: Accept) -> str | None:
@@ -316,13 +240,6 @@ def _fault(path: Path, file: File, accept: Accept) -> str | None:
         return accept(path)
     except QuatcapsError as error:
         return str(error)
-
-
-def _usable(url: str) -> str:
-    with contextlib.suppress(ValueError):
-        if urlsplit(url).scheme in ("http", "https") and urlsplit(url).hostname:
-            return url
-    raise QuatcapsError(f"{url!r} is no mirror: give an address that begins with http:// or https://")
 
 
 def _need_space(part: _Part, folder: Path) -> None:
@@ -348,11 +265,7 @@ def _alone(folder: Path) -> Iterator[None]:
         os.close(handle)
 
 
-def _words(error: str | BaseException) -> str:
-    return getattr(error, "strerror", None) or str(error) or type(error).__name__
-
-
-def _all_failed(target: Path, failures: dict[str, _MirrorError]) -> QuatcapsError:
+def _all_failed(target: Path, failures: dict[str, MirrorError]) -> QuatcapsError:
     offline = all(failure.unreachable for failure in failures.values())
     head = "no mirror can be reached, is this machine online?" if offline else "every mirror failed"
     reasons = "".join(f"\n  {url}: {failure}" for url, failure in failures.items())
