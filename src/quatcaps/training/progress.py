@@ -46,11 +46,10 @@ class TrainingProgress:
         )
 
     def epoch(self, epoch: int, epochs: int, loss: float, error: float, measured: dict[str, float]) -> None:
-        test = "".join(f"  {name} error {100 * found:5.2f}%" for name, found in measured.items())
+        errors = "  ".join(f"{name} {100 * found:5.2f}%" for name, found in {"training": error, **measured}.items())
         width = len(str(epochs))
         self.console.print(
-            f"epoch {epoch + 1:>{width}}/{epochs}  loss {loss:.4f}  training error {100 * error:5.2f}%{test}",
-            highlight=False,
+            f"epoch {epoch + 1:>{width}}/{epochs}  loss {loss:.4f}  error: {errors}", highlight=False, soft_wrap=True
         )
 
 
