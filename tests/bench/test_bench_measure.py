@@ -16,7 +16,7 @@ from quatcaps.bench.measure import measure_layers, measure_networks
 from quatcaps.bench.rows import Case, Layer, LayerRow, Row, Timing
 from quatcaps.bench.variants import VARIANTS, Variant
 from quatcaps.errors import QuatcapsError
-from quatcaps.models.qcn import QCN
+from quatcaps.models.capsule_network import CapsuleNetwork
 from quatcaps.report.benchmarks import SEE_BELOW, benchmark_tables, remarks, scaling_figure, throughput_figure
 
 CPU = torch.device("cpu")
@@ -187,7 +187,7 @@ def test_a_training_step_changes_weights_and_a_forward_pass_does_not(
 ) -> None:
     usual, networks = VARIANTS[variant], []
 
-    def prepare(network: QCN) -> torch.nn.Module:
+    def prepare(network: CapsuleNetwork) -> torch.nn.Module:
         networks.append(usual.prepare(network))
         return networks[-1]
 

@@ -6,12 +6,12 @@ import torch
 
 from quatcaps.bench.paper import PaperCapsules, as_in_the_paper, paper_votes
 from quatcaps.models import build
-from quatcaps.models.qcn import QCN
+from quatcaps.models.capsule_network import CapsuleNetwork
 
 
 def test_the_papers_votes_are_ours_with_a_zero_before_them() -> None:
     network = build("qcn-small", channels=2, classes=5, seed=0, iterations=1)
-    assert isinstance(network, QCN)
+    assert isinstance(network, CapsuleNetwork)
     images = torch.randn(3, 2, 32, 32, generator=torch.Generator().manual_seed(0))
     capsules = network.primary(images)
     for layer in (*network.layers, network.classify):
@@ -26,5 +26,5 @@ def test_the_papers_votes_are_ours_with_a_zero_before_them() -> None:
 
 def test_a_network_as_in_the_paper_keeps_its_parameters() -> None:
     network = build("qcn", channels=2, classes=5)
-    assert isinstance(network, QCN)
+    assert isinstance(network, CapsuleNetwork)
     assert sum(p.numel() for p in as_in_the_paper(network).parameters()) == 187_762

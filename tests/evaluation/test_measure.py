@@ -11,7 +11,7 @@ from quatcaps.errors import QuatcapsError
 from quatcaps.evaluation.measure import Rate, activations_of, evaluate, evaluation_batch
 from quatcaps.layers import use_backend
 from quatcaps.models import build
-from quatcaps.models.cnn import Logits
+from quatcaps.models.logits import Logits
 from quatcaps.pipelines import Pipeline
 
 PIPELINE = Pipeline(32, 28)

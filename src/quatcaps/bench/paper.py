@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from quatcaps import quaternion
 from quatcaps.capsules import Capsules
 from quatcaps.layers import ClassCapsules, ConvolutionalCapsules
-from quatcaps.models.qcn import QCN
+from quatcaps.models.capsule_network import CapsuleNetwork
 from quatcaps.poses.quaternion import RotorMaps
 from quatcaps.routing import Window
 from quatcaps.routing.soft_moments.reference import FormedVotes, windows
@@ -53,7 +53,7 @@ def paper_votes(poses: Tensor, activations: Tensor, angle: Tensor, axis: Tensor,
     return FormedVotes(votes[:, :, :, None], present.permute(2, 1, 0, 3).reshape(-1, points), images, grid)
 
 
-def as_in_the_paper(network: QCN) -> QCN:
+def as_in_the_paper(network: CapsuleNetwork) -> CapsuleNetwork:
     """A copy of `network` that forms its votes as the paper does."""
     network = copy.deepcopy(network)
     network.layers = nn.ModuleList([PaperCapsules(layer) for layer in network.layers])  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""The ways to compute a QCN that are held against each other."""
+"""The ways to compute a capsule network that are held against each other."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from quatcaps.bench.rows import REFERENCE
 from quatcaps.errors import QuatcapsError, unknown_name
 from quatcaps.layers import ClassCapsules, ConvolutionalCapsules, use_backend
 from quatcaps.models import MODELS
-from quatcaps.models.qcn import QCN
+from quatcaps.models.capsule_network import CapsuleNetwork
 from quatcaps.routing.soft_moments import BACKENDS
 from quatcaps.routing.soft_moments.backends import default
 
@@ -29,19 +29,19 @@ FAST_BATCHES = {"cpu": (8,), "cuda": (64, 128, 256, 512)}
 class Variant:
     """A way to compute: `prepare` gives the network that computes so, with the weights of the one it is given."""
 
-    prepare: Callable[[QCN], nn.Module]
+    prepare: Callable[[CapsuleNetwork], nn.Module]
     captured: bool = True
     """Whether it is measured as a CUDA graph too, unless told otherwise."""
 
 
-def by_backend(network: QCN, backend: str) -> nn.Module:
+def by_backend(network: CapsuleNetwork, backend: str) -> nn.Module:
     """The network on that backend; an error where another would stand in for it."""
     if (reason := refusal(network, backend)) is not None:
         raise QuatcapsError(reason)
     return use_backend(network, backend)
 
 
-def compiled(network: QCN) -> nn.Module:
+def compiled(network: CapsuleNetwork) -> nn.Module:
     """`torch.compile` of the reference, for the one size that is measured."""
     torch.compiler.reset()
     by_backend(network, REFERENCE)
@@ -83,6 +83,6 @@ def check_variant(name: str) -> None:
 
 def check_model(name: str) -> None:
     """Raises unless `name` is a capsule network that all variants can compute."""
-    known = [known for known, model in MODELS.items() if model.module is QCN]
+    known = [known for known, model in MODELS.items() if model.module is CapsuleNetwork]
     if name not in known:
         raise unknown_name("model to measure", name, known)

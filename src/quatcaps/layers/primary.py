@@ -24,8 +24,9 @@ class PrimaryCapsules(nn.Module):
     """(N, channels, H, W) → capsules on a grid of ⌈H/s⌉ × ⌈W/s⌉, s the product of the strides.
 
     `pose_blocks` and `activation_blocks` list the residual blocks of each branch as (channels, stride); without
-    `activation_blocks` the two heads share the pose trunk. Poses end in batch normalisation, activations in batch
-    normalisation and a sigmoid.
+    `activation_blocks` the two heads share the pose trunk. `stem` is one convolution (channels, kernel, stride) without
+    padding, with a ReLU, that both heads read instead: the grid is then ⌊(H − kernel)/stride⌋ + 1 high. Activations end
+    in a sigmoid, and before it, as poses do, in batch normalisation, unless there is no `head_norm`.
     """
 
     def __init__(
@@ -35,18 +36,26 @@ class PrimaryCapsules(nn.Module):
         *,
         pose_blocks: Sequence[tuple[int, int]] = ((32, 1), (64, 2)),
         activation_blocks: Sequence[tuple[int, int]] | None = ((32, 2),),
+        stem: tuple[int, int, int] | None = None,
+        head_norm: bool = True,
         pose: str | PoseType = "quaternion",
     ) -> None:
         super().__init__()
         at_least_one("primary capsules", capsules)
         self.channels, self.capsules = channels, capsules
-        self.dims = pose_type(pose).dims
-        self.stride = math.prod(stride for _, stride in pose_blocks)
-        self.pose_trunk = residual_trunk(channels, *_columns(pose_blocks))
-        self.pose_head = _head(pose_blocks[-1][0], capsules * self.dims)
+        self.dims, self.stem = pose_type(pose).dims, stem
+        if stem is not None:
+            self.stride = stem[2]
+            self.pose_trunk = convolution_stem(channels, *stem)
+            features, activation_blocks = stem[0], None
+        else:
+            self.stride = math.prod(stride for _, stride in pose_blocks)
+            self.pose_trunk = residual_trunk(channels, *_columns(pose_blocks))
+            features = pose_blocks[-1][0]
+        self.pose_head = _head(features, capsules * self.dims, head_norm)
         if activation_blocks is None:
             self.activation_trunk = None
-            self.activation_head = _head(pose_blocks[-1][0], capsules)
+            self.activation_head = _head(features, capsules, head_norm)
         else:
             stride = math.prod(stride for _, stride in activation_blocks)
             if stride != self.stride:
@@ -55,10 +64,13 @@ class PrimaryCapsules(nn.Module):
                     "be equal to stay aligned"
                 )
             self.activation_trunk = residual_trunk(channels, *_columns(activation_blocks))
-            self.activation_head = _head(activation_blocks[-1][0], capsules)
+            self.activation_head = _head(activation_blocks[-1][0], capsules, head_norm)
 
     def grid(self, height: int, width: int) -> tuple[int, int]:
         """The grid of capsules over images of that size."""
+        if self.stem is not None:
+            _, kernel, stride = self.stem
+            return ((height - kernel) // stride + 1, (width - kernel) // stride + 1)
         return (math.ceil(height / self.stride), math.ceil(width / self.stride))
 
     def forward(self, images: Tensor) -> Capsules:
@@ -102,9 +114,19 @@ def _columns(blocks: Sequence[tuple[int, int]]) -> tuple[tuple[int, ...], tuple[
     return tuple(channels for channels, _ in blocks), tuple(stride for _, stride in blocks)
 
 
-def _head(channels_in: int, channels_out: int) -> nn.Sequential:
-    """A 1×1 convolution with bias, Xavier-uniform, and batch normalisation."""
+def convolution_stem(channels_in: int, channels_out: int, kernel: int, stride: int) -> nn.Sequential:
+    """One convolution with bias, without padding, Kaiming-uniform, and a ReLU."""
+    for what, count in (("channels", channels_out), ("kernel", kernel), ("stride", stride)):
+        at_least_one(f"{what} of the stem", count)
+    conv = nn.Conv2d(channels_in, channels_out, kernel, stride)
+    nn.init.kaiming_uniform_(conv.weight, nonlinearity="relu")
+    nn.init.zeros_(conv.bias)  # type: ignore[arg-type]
+    return nn.Sequential(conv, nn.ReLU())
+
+
+def _head(channels_in: int, channels_out: int, norm: bool) -> nn.Sequential:
+    """A 1×1 convolution with bias, Xavier-uniform, and batch normalisation where asked for."""
     conv = nn.Conv2d(channels_in, channels_out, 1)
     nn.init.xavier_uniform_(conv.weight)
     nn.init.zeros_(conv.bias)  # type: ignore[arg-type]
-    return nn.Sequential(conv, nn.BatchNorm2d(channels_out))
+    return nn.Sequential(conv, *([nn.BatchNorm2d(channels_out)] if norm else []))

@@ -15,10 +15,11 @@ CHANNELS_LAST_FROM = 2**14
 class ResidualBlock(nn.Module):
     """BN-ReLU-3×3(stride s)-BN-ReLU-3×3, plus a 1×1 stride-s convolution of the activated input; no biases.
 
-    (N, channels_in, H, W) → (N, channels_out, ⌈H/s⌉, ⌈W/s⌉). Convolutions start Kaiming-uniform.
+    (N, channels_in, H, W) → (N, channels_out, ⌈H/s⌉, ⌈W/s⌉). Convolutions start Kaiming-uniform. `plain_skip`: where
+    nothing changes its shape, the input itself is added, as in other residual networks.
     """
 
-    def __init__(self, channels_in: int, channels_out: int, stride: int = 1) -> None:
+    def __init__(self, channels_in: int, channels_out: int, stride: int = 1, *, plain_skip: bool = False) -> None:
         super().__init__()
         for what, count in (
             ("channels in", channels_in),
@@ -30,19 +31,22 @@ class ResidualBlock(nn.Module):
         self.conv1 = nn.Conv2d(channels_in, channels_out, 3, stride=stride, padding=1, bias=False)
         self.norm2 = nn.BatchNorm2d(channels_out)
         self.conv2 = nn.Conv2d(channels_out, channels_out, 3, padding=1, bias=False)
-        self.skip = nn.Conv2d(channels_in, channels_out, 1, stride=stride, bias=False)
+        plain = plain_skip and stride == 1 and channels_in == channels_out
+        self.skip = None if plain else nn.Conv2d(channels_in, channels_out, 1, stride=stride, bias=False)
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
         for conv in (self.conv1, self.conv2, self.skip):
-            nn.init.kaiming_uniform_(conv.weight, nonlinearity="relu")
+            if conv is not None:
+                nn.init.kaiming_uniform_(conv.weight, nonlinearity="relu")
 
     def forward(self, images: Tensor) -> Tensor:
         activated = F.relu(normalised(self.norm1, images))
         deeper = well_laid(self.conv1(activated))
         if deeper.is_contiguous(memory_format=torch.channels_last):
             activated = activated.contiguous(memory_format=torch.channels_last)
-        return self.conv2(F.relu(self.norm2(deeper))) + self.skip(activated)
+        skipped = images if self.skip is None else self.skip(activated)
+        return self.conv2(F.relu(self.norm2(deeper))) + skipped
 
 
 def well_laid(features: Tensor) -> Tensor:

@@ -1,60 +1,70 @@
-"""A plain convolutional network of the small QCN's size: the control beside it in the demo."""
+"""The CNN that Hinton et al. 2018 compare matrix capsules with: two convolutions and a wide layer."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
 
 from torch import Tensor, nn
 
-from quatcaps.errors import at_least_one
-from quatcaps.layers.images import check_ends, check_images, check_size
-
-
-class Logits(NamedTuple):
-    """What a classifier without capsules returns: unbounded scores (N, classes)."""
-
-    scores: Tensor
-
-    @property
-    def activations(self) -> Tensor:
-        """Probabilities (N, classes)."""
-        return self.scores.softmax(1)
+from quatcaps.errors import QuatcapsError, at_least_one
+from quatcaps.layers.dropout import Dropout
+from quatcaps.layers.images import check_ends, check_images
+from quatcaps.models.logits import Logits
 
 
 @dataclass(frozen=True)
-class SmallCNNSettings:
-    """`widths`: the channels of each 3×3 convolution, each followed by BN, ReLU and 2×2 max-pooling."""
+class CNNSettings:
+    """`widths`: the channels of each `kernel` × `kernel` convolution, each with a ReLU and 2×2 max-pooling; `hidden`:
+    the units of the fully connected layer, of which `dropout` are left out in training. `size`: height and width of the
+    images, which the fully connected layer is made for."""
 
-    widths: tuple[int, ...] = (20, 40, 60)
+    widths: tuple[int, ...] = (32, 64)
+    kernel: int = 5
+    hidden: int = 1024
+    dropout: float = 0.5
+    size: tuple[int, int] = (32, 32)
 
 
-class SmallCNN(nn.Module):
-    """(N, channels, H, W) images → `Logits`: convolutions, average pooling over the grid, one linear layer."""
+class CNN(nn.Module):
+    """(N, channels, H, W) images of one size → `Logits`."""
 
-    def __init__(self, channels: int, classes: int, settings: SmallCNNSettings | None = None) -> None:
+    def __init__(self, channels: int, classes: int, settings: CNNSettings | None = None) -> None:
         super().__init__()
-        settings = settings or SmallCNNSettings()
+        settings = settings or CNNSettings()
         check_ends(channels, classes)
         self.channels, self.classes, self.settings = channels, classes, settings
         at_least_one("widths of convolutions", len(settings.widths))
         for width in settings.widths:
             at_least_one("channels of a convolution (widths)", width)
+        at_least_one("pixels of a kernel", settings.kernel)
+        at_least_one("hidden units", settings.hidden)
         self.features = nn.Sequential()
         for before, width in zip((channels, *settings.widths), settings.widths, strict=False):
-            self.features.append(nn.Conv2d(before, width, 3, padding=1, bias=False))
-            self.features.extend([nn.BatchNorm2d(width), nn.ReLU(), nn.MaxPool2d(2)])
-        self.classify = nn.Linear(settings.widths[-1], classes)
+            self.features.append(nn.Conv2d(before, width, settings.kernel, padding="same"))
+            self.features.extend([nn.ReLU(), nn.MaxPool2d(2)])
+        pooled = [side // 2 ** len(settings.widths) for side in settings.size]
+        at_least_one("pixels after pooling", min(pooled))
+        self.classify = nn.Sequential(
+            nn.Linear(settings.widths[-1] * pooled[0] * pooled[1], settings.hidden),
+            nn.ReLU(),
+            Dropout(settings.dropout),
+            nn.Linear(settings.hidden, classes),
+        )
 
     @property
     def least_size(self) -> int:
-        """The side of the smallest square image that fits."""
-        return int(2 ** len(self.settings.widths))
+        """The side of the image it is made for."""
+        return max(self.settings.size)
 
     def forward(self, images: Tensor) -> Logits:
-        check_images(images, self.channels, self.classify.weight)
-        check_size(images, self.least_size, f"{len(self.settings.widths)} poolings by 2")
-        return Logits(self.classify(self.features(images).mean((2, 3))))
+        check_images(images, self.channels, next(self.parameters()))
+        if images.shape[2:] != self.settings.size:
+            (height, width), (own_height, own_width) = images.shape[2:], self.settings.size
+            raise QuatcapsError(
+                f"input {height}×{width}: this network's fully connected layer is made for {own_height}×{own_width}; "
+                f"build it with size=[{height},{width}]"
+            )
+        return Logits(self.classify(self.features(images).flatten(1)))
 
     def votes(self, height: int, width: int) -> int:
         """None: there are no capsules."""

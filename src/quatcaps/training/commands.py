@@ -14,7 +14,7 @@ from quatcaps.data.cache import data_folder
 from quatcaps.data.imageset import ImageSet
 from quatcaps.data.splits import Experiment
 from quatcaps.errors import QuatcapsError
-from quatcaps.models import build, parameter_count, settings_of
+from quatcaps.models import build, parameter_count, settings_for, settings_of
 from quatcaps.training.config import TrainingConfig
 from quatcaps.training.loop import Trainer
 from quatcaps.training.progress import TrainingProgress, stages
@@ -104,10 +104,12 @@ def checked(config: TrainingConfig) -> TrainingConfig:
     """
     find_dataset(config.dataset)
     choose_device(config.device)
-    whole = settings.to_json(settings_of(config.model, config.model_settings))
+    changes = {**settings_for(config.model, config.dataset), **config.model_settings}
+    whole = settings.to_json(settings_of(config.model, changes))
+    config = config.changed({"model_settings": {name: whole[name] for name in changes}})
     if config.crop:
         check_network(config, (config.crop, config.crop))
-    return config.changed({"model_settings": {name: whole[name] for name in config.model_settings}})
+    return config
 
 
 def check_network(config: TrainingConfig, size: tuple[int, int]) -> None:

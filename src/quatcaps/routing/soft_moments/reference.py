@@ -23,8 +23,9 @@ def bind(
     window: Window,
     *,
     competition: str,
+    shifts: Float[Tensor, "places D"] | None = None,
 ) -> FormedVotes:
-    """Forms all votes v_ij = A_ij u_i of a layer."""
+    """Forms all votes v_ij = A_ij u_i of a layer, with `shifts` added to those from each place of a window."""
     images, children, dims, height, width = poses.shape
     parents, columns = maps.shape[2], maps.shape[-1]
     rows, grid = dims // columns, window.positions(height, width)
@@ -37,6 +38,9 @@ def bind(
     poses_bcrp = poses_in_windows.permute(4, 1, 3, 2, 0, 5).reshape(inside, columns, rows * points)
     maps_bjcc = maps.expand(window.places, -1, -1, -1, -1).reshape(inside, parents * columns, columns)
     votes = (maps_bjcc @ poses_bcrp).view(inside, parents, columns, rows, points)
+    if shifts is not None:
+        shifts_pcr = shifts.to(votes.dtype).view(window.places, 1, rows, columns).transpose(2, 3)
+        votes = votes + shifts_pcr.expand(-1, children, -1, -1).reshape(inside, 1, columns, rows, 1)
 
     activations_in_windows = windows(activations, window).view(images, children, window.places, positions)
     activations_bp = activations_in_windows.permute(2, 1, 0, 3).reshape(inside, points)

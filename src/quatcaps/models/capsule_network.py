@@ -1,4 +1,5 @@
-"""The Quaternion Capsule Network of the paper: branches, primary capsules, three capsule layers, classes."""
+"""Capsule networks: primary capsules, layers of convolutional capsules, classes. The defaults are the paper's QCN;
+the systems it is compared with differ in their settings alone."""
 
 from __future__ import annotations
 
@@ -7,55 +8,73 @@ from dataclasses import dataclass
 from torch import Tensor, nn
 
 from quatcaps.capsules import Capsules
+from quatcaps.errors import unknown_name
 from quatcaps.layers import ClassCapsules, ConvolutionalCapsules, PrimaryCapsules
+from quatcaps.layers.capsules import Routing
 from quatcaps.layers.images import check_ends, check_images, check_size, least_size
 from quatcaps.routing import EM
 
+ROUTINGS = ("em", "vb")
+
 
 @dataclass(frozen=True)
-class QCNSettings:
-    """Everything that shapes a QCN but the input's channels and the classes; the defaults are the paper's.
+class CapsuleSettings:
+    """Everything that shapes a capsule network but the input's channels and the classes.
 
-    Residual blocks are (channels, stride); capsule layers are (capsules, kernel, stride).
+    Residual blocks are (channels, stride); capsule layers are (capsules, kernel, stride); a `stem`, one convolution
+    (channels, kernel, stride), stands in for all blocks. `head_norm`: batch normalisation of primary poses and
+    activations. `routing`: `em` or `vb`; `activation`, `mass`, `one_child` and `variance_floor` are EM's, see `EM`.
+    `coordinates`: see `ClassCapsules`.
     """
 
     branched: bool = True
     primary: int = 32
+    stem: tuple[int, int, int] | None = None
     pose_blocks: tuple[tuple[int, int], ...] = ((32, 1), (64, 2))
     activation_blocks: tuple[tuple[int, int], ...] = ((32, 2),)
     joint_blocks: tuple[tuple[int, int], ...] = ((64, 1), (96, 2))
+    head_norm: bool = True
     capsules: tuple[tuple[int, int, int], ...] = ((16, 5, 1), (16, 5, 1), (16, 5, 1))
     pose: str = "quaternion"
+    coordinates: bool = False
+    routing: str = "em"
     iterations: int = 2
     activation: str = "normalized"
     competition: str = "position"
     variance_floor: float = 1e-4
 
+    def routed(self) -> Routing:
+        """The settings of the routing."""
+        if self.routing not in ROUTINGS:
+            raise unknown_name("routing", self.routing, ROUTINGS)
+        if self.routing == "vb":
+            from quatcaps.routing.vb import VB
 
-SMALL = QCNSettings(
-    primary=8,
-    pose_blocks=((16, 2), (32, 2)),
-    activation_blocks=((16, 4),),
-    joint_blocks=((24, 2), (32, 2)),
-    capsules=((12, 3, 2), (12, 3, 1)),
-)
-"""The same network for CPUs: fewer capsules on a coarser grid, about 1/258 of the votes on 32×32 images."""
+            return VB(iterations=self.iterations, competition=self.competition)
+        return EM(
+            iterations=self.iterations,
+            activation=self.activation,
+            competition=self.competition,
+            variance_floor=self.variance_floor,
+        )
 
 
-class QCN(nn.Module):
-    """(N, channels, H, W) images → class capsules: poses (N, classes, 3), activations (N, classes)."""
+class CapsuleNetwork(nn.Module):
+    """(N, channels, H, W) images → class capsules: poses (N, classes, dims), activations (N, classes)."""
 
-    def __init__(self, channels: int, classes: int, settings: QCNSettings | None = None) -> None:
+    def __init__(self, channels: int, classes: int, settings: CapsuleSettings | None = None) -> None:
         super().__init__()
-        settings = settings or QCNSettings()
+        settings = settings or CapsuleSettings()
         check_ends(channels, classes)
         self.channels, self.classes, self.settings = channels, classes, settings
-        routing = EM(settings.iterations, settings.activation, settings.competition, settings.variance_floor)
+        routing = settings.routed()
         self.primary = PrimaryCapsules(
             channels,
             settings.primary,
             pose_blocks=settings.pose_blocks if settings.branched else settings.joint_blocks,
             activation_blocks=settings.activation_blocks if settings.branched else None,
+            stem=settings.stem,
+            head_norm=settings.head_norm,
             pose=settings.pose,
         )
         children = settings.primary
@@ -65,12 +84,16 @@ class QCN(nn.Module):
                 ConvolutionalCapsules(children, parents, kernel, stride, pose=settings.pose, routing=routing)
             )
             children = parents
-        self.classify = ClassCapsules(children, classes, pose=settings.pose, routing=routing)
+        self.classify = ClassCapsules(
+            children, classes, pose=settings.pose, routing=routing, coordinates=settings.coordinates
+        )
 
     @property
     def least_size(self) -> int:
         """The side of the smallest square image that fits."""
         windows = [(layer.window.height, layer.window.stride) for layer in self._layers()]
+        if (stem := self.primary.stem) is not None:
+            return least_size(1, [stem[1:], *windows])
         return least_size(self.primary.stride, windows)
 
     def forward(self, images: Tensor) -> Capsules:
@@ -83,11 +106,15 @@ class QCN(nn.Module):
 
     def votes(self, height: int, width: int) -> int:
         """How many votes one image of that size casts, in all layers."""
-        grid, total = self.primary.grid(height, width), 0
+        return sum(self.votes_by_layer(height, width))
+
+    def votes_by_layer(self, height: int, width: int) -> list[int]:
+        """The votes of one image of that size in each capsule layer, the classes last."""
+        grid, votes = self.primary.grid(height, width), []
         for layer in self._layers():
-            total += layer.votes(*grid)
+            votes.append(layer.votes(*grid))
             grid = layer.window.positions(*grid)
-        return total + self.classify.votes(*grid)
+        return [*votes, self.classify.votes(*grid)]
 
     @property
     def description(self) -> str:

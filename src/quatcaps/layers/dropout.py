@@ -1,0 +1,59 @@
+"""Dropout whose chance is part of the network: the same on every device, in a CUDA graph, and after a resumed run."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from quatcaps.errors import QuatcapsError
+
+# The 64-bit finisher of splitmix64, with its factors as signed numbers: PyTorch's int64 wraps around as it needs.
+FACTORS = ((30, 0xBF58476D1CE4E5B9 - 2**64), (27, 0x94D049BB133111EB - 2**64))
+STEP = 0x9E3779B97F4A7C15 - 2**64
+
+
+class Dropout(nn.Module):
+    """In training, each number is 0 with probability `part`, and divided by 1 − `part` otherwise.
+
+    Which ones follows from a seed, drawn when the module is made, and from how often it was called in training: both
+    are buffers, and so in every checkpoint.
+    """
+
+    seed: Tensor
+    calls: Tensor
+
+    def __init__(self, part: float = 0.5) -> None:
+        super().__init__()
+        if not 0 <= part < 1:
+            raise QuatcapsError(f"dropout of {part}: it must be 0 or more and below 1")
+        self.part = part
+        self.register_buffer("seed", torch.randint(2**62, ()))
+        self.register_buffer("calls", torch.zeros((), dtype=torch.int64))
+
+    def forward(self, values: Tensor) -> Tensor:
+        if not self.training or not self.part:
+            return values
+        self.calls.add_(1)
+        places = torch.arange(values.numel(), device=values.device).view(values.shape)
+        kept = uniform(mixed(self.seed + self.calls * STEP) + places * STEP) >= self.part
+        return values * kept / (1 - self.part)
+
+    def extra_repr(self) -> str:
+        return f"{self.part}"
+
+
+def mixed(values: Tensor) -> Tensor:
+    """int64 → int64, every bit of the result from every bit of the value."""
+    for shift, factor in FACTORS:
+        values = (values ^ shifted(values, shift)) * factor
+    return values ^ shifted(values, 31)
+
+
+def shifted(values: Tensor, places: int) -> Tensor:
+    """To the right, with zeros coming in as if there were no sign."""
+    return (values >> places) & (2 ** (64 - places) - 1)
+
+
+def uniform(values: Tensor) -> Tensor:
+    """float32 in [0, 1), from the upper 24 bits."""
+    return shifted(mixed(values), 40).float() / 2**24

@@ -1,0 +1,18 @@
+"""The output of classifiers without capsules."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from torch import Tensor
+
+
+class Logits(NamedTuple):
+    """What a classifier without capsules returns: unbounded scores (N, classes)."""
+
+    scores: Tensor
+
+    @property
+    def activations(self) -> Tensor:
+        """Probabilities (N, classes)."""
+        return self.scores.softmax(1)
