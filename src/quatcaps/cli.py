@@ -133,6 +133,16 @@ def demo(
     demo_command(output, device, data_dir, epochs, Console())
 
 
+@app.command("models")
+def list_models() -> None:
+    """The networks: parameters by dataset, votes and operations per image."""
+    from rich.console import Console
+
+    from quatcaps.models.commands import models_command
+
+    models_command(Console())
+
+
 @app.command()
 def bench(
     model: Annotated[list[str] | None, typer.Option(help="qcn or qcn-small; may be repeated (default: qcn)")] = None,

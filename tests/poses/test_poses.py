@@ -45,7 +45,10 @@ PLANAR = PoseType("planar", rows=1, columns=2, maps=PlanarMaps)
 OBLONG = PoseType("oblong", rows=2, columns=3, maps=FreeMaps)
 
 
-@pytest.mark.parametrize(("pose", "dims", "numbers"), [("quaternion", 3, 4), ("matrix", 16, 16), (PLANAR, 2, 1)])
+@pytest.mark.parametrize(
+    ("pose", "dims", "numbers"),
+    [("quaternion", 3, 4), ("fixed-axis", 3, 1), ("free", 3, 9), ("matrix", 16, 16), (PLANAR, 2, 1)],
+)
 def test_numbers_per_pose_and_per_map(pose: str | PoseType, dims: int, numbers: int) -> None:
     kind = pose_type(pose)
     maps = kind.maps(9, 5, 7)
@@ -140,3 +143,22 @@ def test_pose_types_by_name() -> None:
     assert pose_type("matrix") is POSES["matrix"]
     with pytest.raises(QuatcapsError, match="unknown pose 'quaternions': did you mean 'quaternion'"):
         pose_type("quaternions")
+
+
+def test_a_fixed_axis_turns_about_grey_and_learns_angles_alone() -> None:
+    maps = pose_type("fixed-axis").maps(2, 3, 4)
+    assert [name for name, _ in maps.named_parameters()] == ["angle"]
+    assert maps.state_dict().keys() == {"angle"}
+    grey = torch.ones(3) / math.sqrt(3)
+    matrices = maps()
+    torch.testing.assert_close(matrices @ grey, grey.expand(2, 3, 4, 3))
+    turned = Rotation.from_matrix(matrices.detach().flatten(0, 2).numpy()).magnitude()
+    wanted = np.abs((2 * maps.angle.detach().flatten().numpy() + np.pi) % (2 * np.pi) - np.pi)
+    assert np.allclose(turned, wanted, atol=1e-4)
+
+
+def test_free_maps_begin_as_rotations() -> None:
+    torch.manual_seed(0)
+    matrices = pose_type("free").maps(5, 6, 7)()
+    torch.testing.assert_close(matrices @ matrices.mT, torch.eye(3).expand_as(matrices), atol=1e-5, rtol=0)
+    assert matrices.requires_grad

@@ -1,8 +1,9 @@
 """EM routing as Procedure 1 of Hinton et al. 2018 writes it: float64, one loop per symbol, nothing from quatcaps.
 
 A child i is (type, row, column) on its grid, a parent j is (type, row, column) on its own. The only additions to
-the procedure are those the project names: windows, the floor added to every variance, the `normalized` activation
-and the two scopes of competition.
+the procedure are those the project names: windows, the floor added to every variance, the `normalized` activation,
+the two scopes of competition, and two changes of Gritzman 2019: what a parent receives counts in proportion to what
+there is to receive (`mass`), and a small number stands beside it wherever it divides (`one_child`).
 """
 
 from __future__ import annotations
@@ -96,6 +97,9 @@ def route_image(
     activation: str = "logistic",
     competition: str = "position",
     variance_floor: float = 1e-4,
+    mass: str = "summed",
+    one_child: str = "floored",
+    coordinates: bool = False,
 ) -> tuple[Array, Array, dict[tuple[Capsule, Capsule], float]]:
     child_types, dims, height, width = poses.shape
     grid = ((height - window[0]) // stride + 1, (width - window[1]) // stride + 1)
@@ -110,6 +114,9 @@ def route_image(
             i = (child_type, row, column)
             place = 0 if shared else down * window[1] + right
             votes[i, j] = vote(place, child_type, j[0], poses[child_type, :, row, column])
+            if coordinates:  # into the last column of the first two rows of a 4×4 pose
+                votes[i, j][3] += (down + 0.5) / window[0]
+                votes[i, j][7] += (right + 0.5) / window[1]
             children_of[j].append(i)
             parents_of.setdefault(i, []).append(j)
 
@@ -117,6 +124,7 @@ def route_image(
         """The parents among which child i is divided, j one of them."""
         return [k for k in parents_of[i] if competition == "all" or k[1:] == j[1:]]
 
+    epsilon = 1e-9 if one_child == "damped" else 0.0
     assignments = {(i, j): 1 / len(rivals(i, j)) for i, j in votes}
     mean: dict[Capsule, Array] = {}
     variance: dict[Capsule, Array] = {}
@@ -131,7 +139,7 @@ def route_image(
                 for h in range(dims):
                     density -= (v[h] - mean[j][h]) ** 2 / (2 * variance[j][h])
                     density -= 0.5 * math.log(2 * math.pi * variance[j][h])
-                logs[i, j] = math.log(parent_activations[j]) + density
+                logs[i, j] = math.log(parent_activations[j] + epsilon) + density
             for i, j in votes:
                 largest = max(logs[i, k] for k in rivals(i, j))
                 total = sum(math.exp(logs[i, k] - largest) for k in rivals(i, j))
@@ -140,10 +148,14 @@ def route_image(
         logits = {}
         for j in all_parents:  # M-step
             given = {i: assignments[i, j] * child_activations[i] for i in children_of[j]}
-            mass = sum(given.values())
-            mean[j] = sum(given[i] * votes[i, j] for i in given) / mass
-            variance[j] = sum(given[i] * (votes[i, j] - mean[j]) ** 2 for i in given) / mass + variance_floor
-            cost = sum((beta_u[j[0]] + math.log(math.sqrt(variance[j][h]))) * mass for h in range(dims))
+            received = sum(given.values())
+            divisor = received + epsilon
+            mean[j] = sum(given[i] * votes[i, j] for i in given) / divisor
+            variance[j] = sum(given[i] * (votes[i, j] - mean[j]) ** 2 for i in given) / divisor + variance_floor
+            if mass == "normalised":
+                children_per_parent = len(given) / len(beta_u)
+                received *= 100 / children_per_parent
+            cost = sum((beta_u[j[0]] + math.log(math.sqrt(variance[j][h]))) * received for h in range(dims))
             logits[j] = temperature * (beta_a[j[0]] - cost)
         for j in all_parents:
             logit = logits[j]

@@ -40,13 +40,14 @@ class Case:
     stride: int = 1
     pose: str = "quaternion"
     whole: bool = False
+    coordinates: bool = False
     routing: EM = EM()
 
     @property
     def window(self) -> Window:
-        return (
-            Window(self.size, self.size, shared=True) if self.whole else Window(self.kernel, self.kernel, self.stride)
-        )
+        if self.whole:
+            return Window(self.size, self.size, shared=True, coordinates=self.coordinates)
+        return Window(self.kernel, self.kernel, self.stride, coordinates=self.coordinates)
 
 
 SHAPES = {
@@ -59,6 +60,8 @@ SHAPES = {
     "100 classes": Case(images=1, size=2, whole=True, parents=100),
     "matrix": Case(images=1, children=2, size=4, parents=3, pose="matrix"),
     "matrix classes": Case(children=2, size=2, whole=True, pose="matrix"),
+    "coordinates": Case(children=2, size=3, whole=True, pose="matrix", coordinates=True),
+    "coordinates in windows": Case(images=1, children=2, size=4, kernel=2, parents=3, pose="matrix", coordinates=True),
     "one child": Case(children=1, kernel=1, size=2),
     "one parent": Case(parents=1),
     "alone": Case(images=1, children=1, parents=1, size=1, kernel=1),
@@ -72,6 +75,7 @@ REAL_SIZES = {
     "second layer": Case(4, 16, 16, 12, 5),
     "class layer": Case(64, 16, 10, 4, whole=True),
     "matrix layer": Case(2, 8, 16, 6, 3, 2, "matrix"),
+    "matrix classes": Case(64, 32, 5, 4, whole=True, pose="matrix", coordinates=True),
 }
 
 

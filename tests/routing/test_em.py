@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import itertools
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -20,8 +21,9 @@ from quatcaps import quaternion
 from quatcaps.capsules import Capsules
 from quatcaps.errors import QuatcapsError
 from quatcaps.layers import ClassCapsules, ConvolutionalCapsules
-from quatcaps.routing import EM, Window
-from quatcaps.routing.soft_moments import POSE_LIMIT, Parents, bind
+from quatcaps.routing import EM, Window, em_fused
+from quatcaps.routing.em import EM_IBM, damped_gaussian, gaussian
+from quatcaps.routing.soft_moments import BACKENDS, POSE_LIMIT, Moments, Parents, bind
 
 LAWS = settings(deadline=None, max_examples=15, derandomize=True)
 SEEDS = st.integers(0, 2**32 - 1)
@@ -30,6 +32,14 @@ Layer = ConvolutionalCapsules | ClassCapsules
 activations = pytest.mark.parametrize("activation", ["logistic", "normalized"])
 competitions = pytest.mark.parametrize("competition", ["position", "all"])
 iterations = pytest.mark.parametrize("iterations", [1, 2, 3, 4])
+IBM_FIXES = {
+    "one child": EM(activation="logistic", one_child="damped", variance_floor=1e-9),
+    "mass": EM(activation="logistic", mass="normalised"),
+    "competition": EM(activation="logistic", competition="all"),
+    "all": EM_IBM,
+    "all but competition": replace(EM_IBM, competition="position"),
+}
+ibm_fixes = pytest.mark.parametrize("routing", IBM_FIXES.values(), ids=IBM_FIXES.keys())
 dtypes = pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=["float32", "float64"])
 
 
@@ -45,6 +55,11 @@ def random_children(
 ) -> Capsules:
     poses = torch.randn(images, children, dims, height, width, dtype=dtype)
     return Capsules(poses, torch.rand(images, children, height, width, dtype=dtype) * 0.98 + 0.01)
+
+
+def device_of(backend: str) -> torch.device:
+    """Where a backend runs; without a GPU, Triton's interpreter stands in."""
+    return torch.device("cuda" if torch.cuda.is_available() and backend != "native" else "cpu")
 
 
 def in_the_box(layer: Layer, children: Capsules) -> Box:
@@ -64,7 +79,8 @@ def in_the_box(layer: Layer, children: Capsules) -> Box:
         (layer.window.height, layer.window.width) if convolutional else grid,
         stride=layer.window.stride if convolutional else 1,
         shared=not convolutional,
-        **vars(layer.routing.settings),
+        coordinates=not convolutional and layer.coordinates,
+        **{name: value for name, value in vars(layer.routing.settings).items() if name != "betas"},
     )
 
 
@@ -122,6 +138,22 @@ def test_class_capsules_follow_the_procedure(
     assert_as_in_the_box(layer, random_children(2, children, layer.pose.dims, *grid))
 
 
+@pytest.mark.parametrize("grid", [(1, 1), (2, 3), (4, 3)])
+def test_coordinates_are_added_to_the_votes_for_classes(grid: tuple[int, int]) -> None:
+    torch.manual_seed(21)
+    layer = prepared(ClassCapsules(2, 3, pose="matrix", routing=EM(3, "logistic"), coordinates=True))
+    children = random_children(2, 2, 16, *grid)
+    assert_as_in_the_box(layer, children)
+    without = copy.deepcopy(layer)
+    without.coordinates = False
+    assert not torch.allclose(without(*children).poses, layer(*children).poses)
+
+
+def test_coordinates_need_two_rows() -> None:
+    with pytest.raises(QuatcapsError, match="coordinates with poses of 1 row: at least 2 are needed"):
+        ClassCapsules(2, 3, coordinates=True)
+
+
 @activations
 @competitions
 @pytest.mark.parametrize(("kernel", "stride"), [(1, 2), (2, 1), (3, 2)])
@@ -137,6 +169,125 @@ def test_the_floor_is_added_to_the_variance(variance_floor: float) -> None:
     torch.manual_seed(4)
     layer = prepared(ConvolutionalCapsules(3, 2, 2, routing=EM(2, variance_floor=variance_floor)))
     assert_as_in_the_box(layer, random_children(1, 3, 3, 3, 3))
+
+
+@ibm_fixes
+@pytest.mark.parametrize("steps", [1, 2, 3])
+@pytest.mark.parametrize("pose", ["quaternion", "matrix"])
+@pytest.mark.parametrize(
+    ("kernel", "stride", "children", "parents"),
+    [(3, 1, 2, 3), (2, 2, 2, 2), (3, 2, 1, 4), (1, 1, 1, 3)],
+    ids=["stride 1", "stride 2", "overlap at stride 2", "a single child"],
+)
+def test_ibms_fixes_follow_the_procedure(
+    kernel: int, stride: int, children: int, parents: int, pose: str, steps: int, routing: EM
+) -> None:
+    torch.manual_seed(15)
+    routing = replace(routing, iterations=steps)
+    layer = prepared(ConvolutionalCapsules(children, parents, kernel, stride, pose=pose, routing=routing))
+    assert_as_in_the_box(layer, random_children(1, children, layer.pose.dims, 4, 5))
+
+
+@ibm_fixes
+@pytest.mark.parametrize("pose", ["quaternion", "matrix"])
+@pytest.mark.parametrize(("children", "grid"), [(1, (1, 1)), (3, (2, 3))])
+def test_ibms_fixes_follow_the_procedure_in_class_capsules(
+    children: int, grid: tuple[int, int], pose: str, routing: EM
+) -> None:
+    torch.manual_seed(16)
+    layer = prepared(ClassCapsules(children, 5, pose=pose, routing=routing))
+    assert_as_in_the_box(layer, random_children(2, children, layer.pose.dims, *grid))
+
+
+@pytest.mark.parametrize("active", [0.0, 1e-12, 1e-9, 1e-3])
+@pytest.mark.parametrize("competition", ["position", "all"])
+def test_damping_follows_the_procedure_where_parents_receive_next_to_nothing(competition: str, active: float) -> None:
+    """Here ε is not small beside what it is added to."""
+    torch.manual_seed(17)
+    layer = prepared(ConvolutionalCapsules(2, 3, 2, routing=replace(EM_IBM, competition=competition)))
+    children = random_children(1, 2, 3, 3, 3)
+    assert_as_in_the_box(layer, Capsules(children.poses, active * children.activations))
+
+
+def test_a_parent_without_children_keeps_its_mean_or_loses_it() -> None:
+    centre = torch.full((1, 1, 3, 1, 1), 7.0, dtype=torch.float64)
+    nothing = Moments(centre, torch.zeros(1, 1, 1, 1, dtype=torch.float64), 0 * centre, 0 * centre)
+    assert torch.equal(gaussian(nothing, 1e-4)[0], centre)
+    mean, variance = damped_gaussian(nothing, 1e-4)
+    assert mean.abs().max() < 1e-14
+    assert torch.equal(variance, torch.full_like(centre, 1e-4))
+
+
+def test_one_childs_vote_is_the_mean_and_the_floor_its_variance() -> None:
+    """Damped, both move by less than anyone sees, unless the child gives less than ε."""
+    centre = torch.full((1, 1, 3, 1, 1), 2.0, dtype=torch.float64)
+    for mass, kept in ((0.5, 1 - 2e-9), (1e-9, 0.5)):
+        alone = Moments(centre, torch.full((1, 1, 1, 1), mass, dtype=torch.float64), 0 * centre, 0 * centre)
+        mean, variance = damped_gaussian(alone, 1e-9)
+        torch.testing.assert_close(mean, centre * kept, rtol=1e-12, atol=0)
+        torch.testing.assert_close(variance, kept * (centre - mean).square() + 1e-9, rtol=1e-12, atol=0)
+
+
+@pytest.mark.parametrize("grid", [(1, 1), (3, 3), (5, 2)])
+@pytest.mark.parametrize(("children", "classes"), [(2, 5), (7, 3)])
+def test_normalised_mass_does_not_depend_on_the_ratio_of_children_to_parents(
+    children: int, classes: int, grid: tuple[int, int]
+) -> None:
+    """All children active, all votes equal: every layer gives a parent a mass of 100."""
+    routing = EM(1, "logistic", mass="normalised", variance_floor=0.25)
+    layer = ClassCapsules(children, classes, pose="matrix", routing=routing).double()
+    found = layer(torch.zeros(1, children, 16, *grid).double(), torch.ones(1, children, *grid).double())
+    cost = 16 * math.log(math.sqrt(0.25)) * 100
+    expected = 1 / (1 + math.exp(0.01 * (1 - 0.95) * cost))
+    torch.testing.assert_close(found.activations, torch.full_like(found.activations, expected))
+
+
+def test_normalised_mass_leaves_the_first_poses_as_they_were() -> None:
+    torch.manual_seed(18)
+    layer = prepared(ConvolutionalCapsules(3, 2, 2, routing=EM(1)))
+    children = random_children(1, 3, 3, 3, 3)
+    expected = layer(*children)
+    layer.routing.settings = replace(layer.routing.settings, mass="normalised")
+    assert torch.equal(layer(*children).poses, expected.poses)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("window", [Window(2, 2), Window(3, 1, 2), Window(4, 5, shared=True)], ids=str)
+def test_every_backend_knows_how_many_children_a_parent_sees(window: Window, backend: str) -> None:
+    shapes = ((1, 3, 3, 4, 5), (1, 3, 4, 5), (window.offsets, 3, 2, 3, 3))
+    votes = bind(*(torch.zeros(shape, device=device_of(backend)) for shape in shapes), window, backend=backend)
+    assert votes.inside == 3 * window.places
+
+
+@pytest.mark.parametrize("change", [{"mass": "normalised"}, {"one_child": "damped"}], ids=["mass", "one child"])
+@pytest.mark.parametrize("backend", [name for name in BACKENDS if name != "reference"])
+def test_the_fused_m_step_is_for_plain_settings_only(
+    backend: str, change: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It knows no other formula. Values and gradients are those of the reference."""
+    torch.manual_seed(19)
+    device = device_of(backend)
+    layer = prepared(ClassCapsules(3, 4, routing=EM(3, "logistic"), backend=backend), torch.float32).to(device)
+    children = [value.to(device) for value in random_children(2, 3, 3, 2, 2, torch.float32)]
+
+    def fused(*arguments: object) -> None:
+        raise AssertionError("the fused M-step was called")
+
+    monkeypatch.setattr(em_fused, "m_step", fused)
+    if backend == "triton":
+        with pytest.raises(AssertionError, match="fused M-step"):
+            layer(*children)
+    layer.routing.settings = replace(layer.routing.settings, **change)
+    results = []
+    for dtype, chosen in ((torch.float32, backend), (torch.float64, "reference")):
+        one = copy.deepcopy(layer).to(dtype)
+        one.backend = chosen
+        inputs = [value.to(dtype, copy=True).requires_grad_() for value in children]
+        parents = one(*inputs)
+        loss = parents.poses.square().sum() + 100 * parents.activations.square().sum()
+        results.append([*parents, *torch.autograd.grad(loss, [*inputs, *one.parameters()])])
+    for found, exact in zip(*results, strict=True):
+        assert (found - exact).norm() <= 1e-4 * exact.norm()
 
 
 def test_one_iteration_is_a_convolution() -> None:
@@ -170,6 +321,23 @@ def test_gradients_of_a_whole_layer(kind: str, competition: str, activation: str
         return tuple(functional_call(layer, dict(zip(names, weights, strict=True)), (poses, active)))
 
     inputs = [*random_children(1, layer.capsules_in, layer.pose.dims, 2, 3), *layer.parameters()]
+    assert torch.autograd.gradcheck(call, [value.detach().requires_grad_() for value in inputs], fast_mode=True)
+
+
+@ibm_fixes
+@pytest.mark.parametrize("kind", ["convolutional", "class"])
+def test_gradients_of_ibms_fixes(kind: str, routing: EM) -> None:
+    torch.manual_seed(20)
+    routing = replace(routing, variance_floor=1e-2)
+    layer: Layer
+    layer = ClassCapsules(2, 2, routing=routing) if kind == "class" else ConvolutionalCapsules(2, 2, 2, routing=routing)
+    prepared(layer)
+    names = [name for name, _ in layer.named_parameters()]
+
+    def call(poses: Tensor, active: Tensor, *weights: Tensor) -> tuple[Tensor, Tensor]:
+        return tuple(functional_call(layer, dict(zip(names, weights, strict=True)), (poses, active)))
+
+    inputs = [*random_children(1, 2, 3, 2, 3), *layer.parameters()]
     assert torch.autograd.gradcheck(call, [value.detach().requires_grad_() for value in inputs], fast_mode=True)
 
 
@@ -303,10 +471,7 @@ def test_the_scopes_of_competition_differ_only_where_windows_overlap(stride: int
     assert torch.allclose(layer(*children).poses, near) is same
 
 
-@dtypes
-@activations
-@competitions
-@pytest.mark.parametrize(
+degenerate_cases = pytest.mark.parametrize(
     "case",
     [
         *("equal votes", "zero poses", "zero axes", "zero angles", "one child", "one parent"),
@@ -315,11 +480,28 @@ def test_the_scopes_of_competition_differ_only_where_windows_overlap(stride: int
         *("one far pose", "betas of 1e18", "betas of -1e18", "axes of 1e-40", "axes of 1e30"),
     ],
 )
+
+
+@dtypes
+@activations
+@competitions
+@degenerate_cases
 def test_degenerate_input_stays_finite(case: str, competition: str, activation: str, dtype: torch.dtype) -> None:
+    assert_finite(EM(3, activation, competition), case, dtype)
+
+
+@dtypes
+@pytest.mark.parametrize("name", ["one child", "mass", "all", "all but competition"])
+@degenerate_cases
+def test_degenerate_input_stays_finite_with_ibms_fixes(case: str, name: str, dtype: torch.dtype) -> None:
+    assert_finite(replace(IBM_FIXES[name], iterations=3), case, dtype)
+
+
+def assert_finite(routing: EM, case: str, dtype: torch.dtype) -> None:
+    """Values and gradients of a layer under degenerate input."""
     torch.manual_seed(9)
     children = 1 if case == "one child" else 3
     parents, kernel = (1, 2) if case == "one parent" else (4, 1 if case == "one child" else 2)
-    routing = EM(3, activation, competition)
     layer = prepared(ConvolutionalCapsules(children, parents, kernel, routing=routing), dtype)
     poses, active = random_children(2, children, 3, 3, 4, dtype)
     subject, _, size = case.partition(" of ")
@@ -445,12 +627,36 @@ def test_betas_start_at_zero() -> None:
     assert not any(value.any() for value in routing.parameters())
 
 
+def test_drawn_betas() -> None:
+    """β_a from a normal distribution of −1000 ± 500 cut at two deviations, which leaves a deviation of 440; β_u uniform
+    within ±√(6/(J + 1))."""
+    torch.manual_seed(21)
+    routing = EM_IBM.module(20000)
+    limit = math.sqrt(6 / 20001)
+    assert routing.beta_a.mean().item() == pytest.approx(-1000, abs=20)
+    assert routing.beta_a.std().item() == pytest.approx(440, abs=15)
+    assert -2000 <= routing.beta_a.min() < -1950
+    assert -50 < routing.beta_a.max() <= 0
+    assert routing.beta_u.abs().max().item() == pytest.approx(limit, rel=1e-2)
+    assert routing.beta_u.std().item() == pytest.approx(limit / math.sqrt(3), rel=5e-2)
+
+
+def test_ibms_routing_is_named() -> None:
+    assert EM(2, "logistic", "all", 1e-9, "normalised", "damped", "drawn") == EM_IBM
+    assert not EM_IBM.plain
+    assert EM().plain
+    assert EM(competition="all").plain
+
+
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
         ({"iterations": 0}, "0 routing iterations: at least 1"),
         ({"activation": "normalised"}, "unknown activation 'normalised': did you mean 'normalized'"),
         ({"competition": "positon"}, "unknown competition 'positon': did you mean 'position'"),
+        ({"mass": "normalized"}, "unknown mass 'normalized': did you mean 'normalised'. Known: normalised, summed"),
+        ({"one_child": "damp"}, "unknown treatment of one child 'damp': did you mean 'damped'. Known: damped, floored"),
+        ({"betas": "zeros"}, "unknown start of the betas 'zeros': did you mean 'zero'. Known: drawn, zero"),
         ({"variance_floor": 0.0}, "variance floor of 0.0: it must be at least 1e-12"),
         ({"variance_floor": math.inf}, "variance floor of inf: .* finite"),
         ({"variance_floor": math.nan}, "variance floor of nan"),

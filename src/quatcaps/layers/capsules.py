@@ -76,8 +76,8 @@ class ClassCapsules(nn.Module):
     """One parent per class sees all children; a child type uses the same map at every position.
 
     `coordinates`: where a child stands, (row, column) as parts of the grid, is added to the first two numbers of the
-    last column of its votes (Hinton et al. 2018), so that sharing the maps does not lose it. It needs a pose of two rows
-    or more.
+    last column of its votes (Hinton et al. 2018), so that sharing the maps does not lose it. It needs a pose of two
+    rows or more.
 
     poses (N, children, dims, H, W), activations (N, children, H, W)
     → poses (N, classes, dims), activations (N, classes).
@@ -98,11 +98,8 @@ class ClassCapsules(nn.Module):
         at_least_one("classes", classes)
         self.capsules_in, self.capsules_out = children, classes
         self.pose, self.coordinates = pose_type(pose), coordinates
-        if coordinates and self.pose.rows < 2:
-            raise QuatcapsError(
-                f"coordinates with {self.pose.name} poses, which have {self.pose.rows} row: at least 2 are needed, as "
-                "matrix poses have"
-            )
+        if coordinates:
+            soft_moments.check_coordinates(self.pose.dims, self.pose.columns)
         self.competition, self.backend = routing.competition, backend
         soft_moments.check(backend)
         self.maps = self.pose.maps(1, children, classes)
@@ -110,9 +107,8 @@ class ClassCapsules(nn.Module):
 
     def forward(self, poses: Tensor, activations: Tensor) -> Capsules:
         check_children(poses, activations, self.capsules_in, self.pose.dims)
-        window = Window(poses.shape[-2], poses.shape[-1], shared=True)
-        shifts = coordinate_shifts(poses, self.pose) if self.coordinates else None
-        capsules = route(poses, activations, self.maps, window, self.competition, self.routing, self.backend, shifts)
+        window = Window(poses.shape[-2], poses.shape[-1], shared=True, coordinates=self.coordinates)
+        capsules = route(poses, activations, self.maps, window, self.competition, self.routing, self.backend)
         return Capsules(capsules.poses.flatten(2), capsules.activations.flatten(1))
 
     def votes(self, height: int, width: int) -> int:
@@ -131,25 +127,11 @@ def route(
     competition: str,
     routing: nn.Module,
     backend: str,
-    shifts: Tensor | None = None,
 ) -> Capsules:
     """Votes, then parents, in float32 or better whatever autocast says."""
     with torch.autocast(poses.device.type, enabled=False):
-        votes = soft_moments.bind(
-            poses, activations, maps(), window, competition=competition, backend=backend, shifts=shifts
-        )
+        votes = soft_moments.bind(poses, activations, maps(), window, competition=competition, backend=backend)
         return routing(votes)
-
-
-def coordinate_shifts(poses: Tensor, pose: PoseType) -> Tensor:
-    """(places, dims): what the coordinates of the middle of each place of a grid, from 0 to 1, add to a vote."""
-    height, width = poses.shape[-2:]
-    rows = (torch.arange(height, device=poses.device, dtype=poses.dtype) + 0.5) / height
-    columns = (torch.arange(width, device=poses.device, dtype=poses.dtype) + 0.5) / width
-    shifts = poses.new_zeros(height, width, pose.rows, pose.columns)
-    shifts[:, :, 0, -1] = rows[:, None]
-    shifts[:, :, 1, -1] = columns
-    return shifts.view(height * width, pose.dims)
 
 
 def holds_votes(network: nn.Module) -> bool:

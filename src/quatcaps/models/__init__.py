@@ -60,6 +60,8 @@ MODELS: dict[str, Model] = {
     "em": _capsules("EM*: matrix capsules with EM routing", variants.EM, variants.STEM_ON_CIFAR10),
     "em-branched": _capsules("EM‡: matrix capsules behind QCN's branches", variants.EM_BRANCHED),
     "em-joint": _capsules("EM‡, not branched", variants.EM_JOINT),
+    "em-ibm": _capsules("EM-IBM: EM* with the three fixes of Gritzman 2019", variants.EM_IBM),
+    "vb": _capsules("matrix capsules routed by variational Bayes", variants.VB),
     "cnn": Model(
         "the CNN of Hinton et al. 2018",
         CNN,

@@ -12,7 +12,7 @@ from quatcaps.errors import unknown_name
 from quatcaps.layers import ClassCapsules, ConvolutionalCapsules, PrimaryCapsules
 from quatcaps.layers.capsules import Routing
 from quatcaps.layers.images import check_ends, check_images, check_size, least_size
-from quatcaps.routing import EM
+from quatcaps.routing import EM, VB
 
 ROUTINGS = ("em", "vb")
 
@@ -23,8 +23,9 @@ class CapsuleSettings:
 
     Residual blocks are (channels, stride); capsule layers are (capsules, kernel, stride); a `stem`, one convolution
     (channels, kernel, stride), stands in for all blocks. `head_norm`: batch normalisation of primary poses and
-    activations. `routing`: `em` or `vb`; `activation`, `mass`, `one_child` and `variance_floor` are EM's, see `EM`.
-    `coordinates`: see `ClassCapsules`.
+    activations. `routing`: `em`, with `iterations`, `activation`, `competition`, `variance_floor`, `mass`, `one_child`
+    and `betas` as in `EM`, or `vb`, with `iterations`, `activation` and `competition` as in `VB`. `coordinates`: see
+    `ClassCapsules`.
     """
 
     branched: bool = True
@@ -42,20 +43,24 @@ class CapsuleSettings:
     activation: str = "normalized"
     competition: str = "position"
     variance_floor: float = 1e-4
+    mass: str = "summed"
+    one_child: str = "floored"
+    betas: str = "zero"
 
     def routed(self) -> Routing:
         """The settings of the routing."""
         if self.routing not in ROUTINGS:
             raise unknown_name("routing", self.routing, ROUTINGS)
         if self.routing == "vb":
-            from quatcaps.routing.vb import VB
-
-            return VB(iterations=self.iterations, competition=self.competition)
+            return VB(self.iterations, self.activation, self.competition)
         return EM(
-            iterations=self.iterations,
-            activation=self.activation,
-            competition=self.competition,
-            variance_floor=self.variance_floor,
+            self.iterations,
+            self.activation,
+            self.competition,
+            self.variance_floor,
+            self.mass,
+            self.one_child,
+            self.betas,
         )
 
 

@@ -8,12 +8,20 @@ vote, μ_j and σ²_j the parent's Gaussian, λ the inverse temperature, h the p
     E-step   r_ij = a_j p_j(v_ij) / Σ_k a_k p_k(v_ik)       p_j = Π_h exp(−(v_ijh − μ_jh)² / 2σ²_jh) / √(2πσ²_jh)
 
 All of it happens in log space. `soft_moments` does the E-step's softmax and the M-step's sums.
+
+`EM_IBM` is this routing as Gritzman 2019 published it (arXiv 1907.00652, IBM/matrix-capsules-with-em-routing). Where
+it differs it is stated after that code:
+
+    one child   Σ_i ρ_ij + ε under μ_jh and σ²_jh, and a_j + ε for a_j in the E-step, with ε = 1e-9
+    mass        cost_jh = (β_u + log σ_jh) · 100 J/B · Σ_i ρ_ij, for J parent types that each see B children
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple
 
 import torch
@@ -28,10 +36,18 @@ from quatcaps.routing import em_fused
 from quatcaps.routing.soft_moments import COMPETITIONS, Moments, Parents, SoftMoments
 
 ACTIVATIONS = ("logistic", "normalized")
+MASSES = ("summed", "normalised")
+ONE_CHILD = ("floored", "damped")
+BETAS = ("zero", "drawn")
 LEAST_MASS = em_fused.LEAST_MASS
 """A parent to which children give less than this keeps its centre as its mean."""
 LEAST_FLOOR = 1e-12
 """Below this the gradients of a floored variance overflow in float32."""
+DAMPING = 1e-9
+"""ε of `one_child="damped"`."""
+NORMALISED_MASS = 100.0
+"""What a parent receives under `mass="normalised"` if all children are active and each is shared out evenly among the
+parent types at one position."""
 
 
 @dataclass(frozen=True)
@@ -43,38 +59,76 @@ class EM:
     assignments sum to 1 over the parent types at one `position`, or over `all` parents that see it.
     `variance_floor` is added to every variance, so that no logarithm or quotient can diverge and the gradient
     never vanishes.
+
+    The rest, where not the default, is Gritzman's. `mass`: the cost counts what a parent receives as `summed`,
+    or `normalised` by the layer's ratio of children to parents, B/J, so that λ, β_u and β_a mean the same in every
+    layer; means and variances are as they were. `one_child`: a parent to which one child gives everything has no
+    variance of its own. `floored`, its mean is that child's vote and the floor its variance; `damped`, ε draws the mean
+    towards 0, by next to nothing unless the child gives next to nothing. A parent that receives nothing keeps the mean
+    it had if `floored`, and has the mean 0 if `damped`. `betas` start at `zero`, or are `drawn`: β_a from a normal
+    distribution of mean −1000 and deviation 500, cut at two deviations, β_u uniformly from ±√(6/(J + 1)).
     """
 
     iterations: int = 2
     activation: str = "normalized"
     competition: str = "position"
     variance_floor: float = 1e-4
+    mass: str = "summed"
+    one_child: str = "floored"
+    betas: str = "zero"
 
     def __post_init__(self) -> None:
         if self.iterations < 1:
             raise QuatcapsError(f"{self.iterations} routing iterations: at least 1 is needed")
-        if self.activation not in ACTIVATIONS:
-            raise unknown_name("activation", self.activation, ACTIVATIONS)
-        if self.competition not in COMPETITIONS:
-            raise unknown_name("competition", self.competition, COMPETITIONS)
+        for kind, name, known in (
+            ("activation", self.activation, ACTIVATIONS),
+            ("competition", self.competition, COMPETITIONS),
+            ("mass", self.mass, MASSES),
+            ("treatment of one child", self.one_child, ONE_CHILD),
+            ("start of the betas", self.betas, BETAS),
+        ):
+            if name not in known:
+                raise unknown_name(kind, name, known)
         if not LEAST_FLOOR <= self.variance_floor < math.inf:
             raise QuatcapsError(
                 f"a variance floor of {self.variance_floor}: it must be at least {LEAST_FLOOR} and finite"
             )
+
+    @property
+    def plain(self) -> bool:
+        """Whether the M-step is Hinton's, which is the one that `em_fused` knows."""
+        return self.mass == "summed" and self.one_child == "floored"
 
     def module(self, parents: int) -> EMRouting:
         """The routing of one layer with that many parent types."""
         return EMRouting(parents, self)
 
 
+EM_IBM = EM(
+    iterations=2,
+    activation="logistic",
+    competition="all",
+    variance_floor=1e-9,
+    mass="normalised",
+    one_child="damped",
+    betas="drawn",
+)
+"""EM-IBM's routing (Gritzman 2019). Its three fixes are (1) `variance_floor` with `one_child`, (2) `mass`,
+(3) `competition`."""
+
+
 class EMRouting(nn.Module):
-    """Owns β_u and β_a, one of each per parent type, both starting at 0."""
+    """Owns β_u and β_a, one of each per parent type."""
 
     def __init__(self, parents: int, settings: EM) -> None:
         super().__init__()
         self.settings = settings
         self.beta_u = nn.Parameter(torch.zeros(parents))
         self.beta_a = nn.Parameter(torch.zeros(parents))
+        if settings.betas == "drawn":
+            limit = math.sqrt(6 / (parents + 1))
+            nn.init.uniform_(self.beta_u, -limit, limit)
+            nn.init.trunc_normal_(self.beta_a, mean=-1000, std=500, a=-2000, b=0)
 
     def forward(self, soft_moments: SoftMoments) -> Capsules:
         return em_routing(soft_moments, self.beta_u, self.beta_a, self.settings)
@@ -94,7 +148,11 @@ def em_routing(
     soft_moments: SoftMoments, beta_u: Float[Tensor, " J"], beta_a: Float[Tensor, " J"], settings: EM
 ) -> Capsules:
     """Parents of the votes behind `soft_moments`; the gradient flows through every iteration."""
-    estimate = em_fused.m_step if getattr(soft_moments, "fused", False) else m_step
+    estimate: Callable[..., Estimate] = m_step
+    if settings.mass == "normalised":
+        estimate = partial(m_step, mass_factor=NORMALISED_MASS * len(beta_u) / soft_moments.inside)
+    elif settings.plain and getattr(soft_moments, "fused", False):
+        estimate = em_fused.m_step
     parents, activation = estimate(soft_moments(None), beta_u, beta_a, settings, inverse_temperature(1))
     for iteration in range(2, settings.iterations + 1):
         moments = soft_moments(parents)
@@ -108,13 +166,22 @@ def m_step(
     beta_a: Float[Tensor, " J"],
     settings: EM,
     inverse_temperature: float,
+    mass_factor: float = 1.0,
 ) -> Estimate:
-    """From moments to parents; `em_fused.m_step` is the same in one kernel."""
-    mean, variance = gaussian(moments, settings.variance_floor)
-    logit = activation_logit(moments.mass, variance, beta_u, beta_a, inverse_temperature)
+    """From moments to parents; `em_fused.m_step` is the same in one kernel, for `plain` settings.
+
+    The cost counts `mass_factor` times what a parent receives.
+    """
+    damped = settings.one_child == "damped"
+    mean, variance = (damped_gaussian if damped else gaussian)(moments, settings.variance_floor)
+    mass = moments.mass if mass_factor == 1 else mass_factor * moments.mass
+    logit = activation_logit(mass, variance, beta_u, beta_a, inverse_temperature)
     if settings.activation == "normalized":
         logit = safe_unit(logit, 1)
-    parents = Parents(mean, variance.reciprocal(), F.logsigmoid(logit) + log_normaliser(variance))
+    log_activation = F.logsigmoid(logit)
+    if damped:
+        log_activation = torch.logaddexp(log_activation, torch.full_like(log_activation, math.log(DAMPING)))
+    parents = Parents(mean, variance.reciprocal(), log_activation + log_normaliser(variance))
     return Estimate(parents, logit.sigmoid())
 
 
@@ -129,6 +196,20 @@ def gaussian(moments: Moments, variance_floor: float) -> tuple[Float[Tensor, "N 
     shift = moments.first / mass
     variance = (moments.second / mass - shift.square()).clamp(min=0) + variance_floor
     return moments.centre + shift, variance
+
+
+def damped_gaussian(
+    moments: Moments, variance_floor: float
+) -> tuple[Float[Tensor, "N J D H W"], Float[Tensor, "N J D H W"]]:
+    """μ = Σ_i ρ_i v_i / (Σ_i ρ_i + ε) and σ² = Σ_i ρ_i (v_i − μ)² / (Σ_i ρ_i + ε): the M-step, `damped`.
+
+    About the centre m, μ = m + d with d = (S1 − ε m) / (S0 + ε), and the sum of squares is S2 − 2 d S1 + d² S0.
+    """
+    mass = moments.mass[:, :, None]
+    damped = mass + DAMPING
+    shift = (moments.first - DAMPING * moments.centre) / damped
+    squares = moments.second - shift * (2 * moments.first - shift * mass)
+    return moments.centre + shift, (squares / damped).clamp(min=0) + variance_floor
 
 
 def activation_logit(

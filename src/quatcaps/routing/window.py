@@ -12,13 +12,15 @@ class Window:
     """A parent at one position sees `height` × `width` positions of children; no padding.
 
     With `shared`, all places in the window use one map per (child, parent), as the class capsules do; without,
-    each place has its own.
+    each place has its own. With `coordinates`, the place of a child is added to its votes: its row and its column, each
+    from 0 to 1, to the first and the second number of the last column of the pose.
     """
 
     height: int
     width: int
     stride: int = 1
     shared: bool = False
+    coordinates: bool = False
 
     def __post_init__(self) -> None:
         if min(self.height, self.width, self.stride) < 1:

@@ -12,7 +12,6 @@ from jaxtyping import Float
 from torch import Tensor
 
 from quatcaps.errors import QuatcapsError, unknown_name
-from quatcaps.routing.soft_moments import reference
 from quatcaps.routing.soft_moments.backends import AUTO, BACKENDS, check, choose
 from quatcaps.routing.soft_moments.moments import Moments, Parents, SoftMoments
 from quatcaps.routing.window import Window
@@ -32,13 +31,12 @@ def bind(
     *,
     competition: str = "position",
     backend: str = AUTO,
-    shifts: Float[Tensor, "places D"] | None = None,
 ) -> SoftMoments:
     """The votes v = A u of children in all windows, ready to be summed.
 
     `competition` says who shares a child: the parent types at one `position`, or `all` parents at all positions
-    that see it. `backend` is one of `BACKENDS`, or `auto` for the fastest of the device. `shifts` are added to the
-    votes from each place of a window; only the reference can, and does. Half-precision input is computed in float32.
+    that see it. `backend` is one of `BACKENDS`, or `auto` for the fastest of the device; for the coordinates of a
+    window, the reference stands in where a backend has none. Half-precision input is computed in float32.
     """
     check(backend)
     if competition not in COMPETITIONS:
@@ -49,10 +47,20 @@ def bind(
         poses = poses.float()
     activations, maps = activations.to(poses.dtype), maps.to(poses.dtype)
     poses = poses.clamp(-POSE_LIMIT, POSE_LIMIT)
-    if shifts is not None:
-        return reference.bind(poses, activations, maps, window, competition=competition, shifts=shifts)
+    if window.coordinates:
+        check_coordinates(poses.shape[2], maps.shape[-1])
     chosen = choose(backend, poses, maps, competition)
+    if window.coordinates and not BACKENDS[chosen].coordinates:
+        chosen = "reference"
     return BACKENDS[chosen].bind(poses, activations, maps, window, competition=competition)
+
+
+def check_coordinates(dims: int, columns: int) -> None:
+    """Raises unless a pose has the two rows that coordinates are added to."""
+    if dims < 2 * columns:
+        raise QuatcapsError(
+            f"coordinates with poses of {dims // columns} row: at least 2 are needed, as matrix poses have"
+        )
 
 
 __all__ = [
@@ -65,5 +73,6 @@ __all__ = [
     "SoftMoments",
     "bind",
     "check",
+    "check_coordinates",
     "choose",
 ]

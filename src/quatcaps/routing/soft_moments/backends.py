@@ -29,13 +29,15 @@ class Backend:
     refuses: Callable[[Tensor, Tensor, str], str | None]
     instead: str | None = None
     """Who does it where this one cannot."""
+    coordinates: bool = False
+    """Whether it adds a window's coordinates to the votes."""
 
 
 BACKENDS: dict[str, Backend] = {
-    "reference": Backend(reference.bind, lambda poses, maps, competition: None),
+    "reference": Backend(reference.bind, lambda poses, maps, competition: None, coordinates=True),
     "lean": Backend(lean.bind, lean.refuses, instead="reference"),
     "native": Backend(native.bind, native.refuses, instead="lean"),
-    "triton": Backend(fused.bind, fused.refuses, instead="lean"),
+    "triton": Backend(fused.bind, fused.refuses, instead="lean", coordinates=True),
 }
 
 

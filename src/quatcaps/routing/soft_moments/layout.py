@@ -43,9 +43,9 @@ def empty_children(poses: Tensor, activations: Tensor, maps: Tensor) -> tuple[Te
 
 def pack(window: Window) -> list[int]:
     """A window as numbers, which is what an operator can take."""
-    return [window.height, window.width, window.stride, int(window.shared)]
+    return [window.height, window.width, window.stride, int(window.shared), int(window.coordinates)]
 
 
 def unpack(numbers: list[int]) -> Window:
-    height, width, stride, shared = numbers
-    return Window(height, width, stride, bool(shared))
+    height, width, stride, shared, coordinates = numbers
+    return Window(height, width, stride, bool(shared), bool(coordinates))

@@ -78,7 +78,7 @@ class UnformedVotes:
         maps: Float[Tensor, "B C J C"],
         points: tuple[int, int, int],
     ) -> None:
-        self.children = (poses, activations, maps)
+        self.children, self.inside = (poses, activations, maps), len(poses)
         self.points = points
 
     def __call__(self, parents: Parents | None) -> Moments:

@@ -37,4 +37,9 @@ class SoftMoments(Protocol):
     """The votes of one layer, however they are held: moments under given parents, or, given none, under
     uniform assignments (every parent that sees a child gets the same share of it)."""
 
+    @property
+    def inside(self) -> int:
+        """How many children each parent sees: the places of its window times the child types."""
+        ...
+
     def __call__(self, parents: Parents | None) -> Moments: ...

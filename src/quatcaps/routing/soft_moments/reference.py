@@ -23,9 +23,8 @@ def bind(
     window: Window,
     *,
     competition: str,
-    shifts: Float[Tensor, "places D"] | None = None,
 ) -> FormedVotes:
-    """Forms all votes v_ij = A_ij u_i of a layer, with `shifts` added to those from each place of a window."""
+    """Forms all votes v_ij = A_ij u_i of a layer, with the window's coordinates added where it has them."""
     images, children, dims, height, width = poses.shape
     parents, columns = maps.shape[2], maps.shape[-1]
     rows, grid = dims // columns, window.positions(height, width)
@@ -38,9 +37,11 @@ def bind(
     poses_bcrp = poses_in_windows.permute(4, 1, 3, 2, 0, 5).reshape(inside, columns, rows * points)
     maps_bjcc = maps.expand(window.places, -1, -1, -1, -1).reshape(inside, parents * columns, columns)
     votes = (maps_bjcc @ poses_bcrp).view(inside, parents, columns, rows, points)
-    if shifts is not None:
-        shifts_pcr = shifts.to(votes.dtype).view(window.places, 1, rows, columns).transpose(2, 3)
-        votes = votes + shifts_pcr.expand(-1, children, -1, -1).reshape(inside, 1, columns, rows, 1)
+    if window.coordinates:
+        shifts_pcr = votes.new_zeros(window.height, window.width, 1, columns, rows)
+        shifts_pcr[:, :, 0, -1, 0] = middles(window.height, votes)[:, None]
+        shifts_pcr[:, :, 0, -1, 1] = middles(window.width, votes)
+        votes = votes + shifts_pcr.expand(-1, -1, children, -1, -1).reshape(inside, 1, columns, rows, 1)
 
     activations_in_windows = windows(activations, window).view(images, children, window.places, positions)
     activations_bp = activations_in_windows.permute(2, 1, 0, 3).reshape(inside, points)
@@ -48,8 +49,15 @@ def bind(
     return FormedVotes(votes, activations_bp, images, grid, sharing)
 
 
+def middles(count: int, like: Tensor) -> Float[Tensor, " count"]:
+    """The middles of so many places side by side, from 0 to 1."""
+    return (torch.arange(count, dtype=like.dtype, device=like.device) + 0.5) / count
+
+
 def windows(grid: Float[Tensor, "N channels height width"], window: Window) -> Float[Tensor, "N rows P"]:
     """What each parent position sees, as (N, channels · places, P)."""
+    if grid.shape[2:] == (window.height, window.width):  # one window, with everything in it
+        return grid.flatten(1)[:, :, None]
     return F.unfold(grid, (window.height, window.width), stride=window.stride)
 
 
@@ -64,7 +72,7 @@ class FormedVotes:
         grid: tuple[int, int],
         sharing: Sharing | None = None,
     ) -> None:
-        self.votes = votes
+        self.votes, self.inside = votes, len(votes)
         self.activations = activations
         self.images = images
         self.grid = grid

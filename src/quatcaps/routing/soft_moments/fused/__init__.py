@@ -47,6 +47,7 @@ class FusedVotes:
 
     def __init__(self, poses: Tensor, activations: Tensor, maps: Tensor, window: Window) -> None:
         self.children, self.window = (poses, activations, maps), pack(window)
+        self.inside = window.places * poses.shape[1]
         self.slots: tuple[Tensor | None, ...] = (None, None, None)
 
     def __call__(self, parents: Parents | None) -> Moments:

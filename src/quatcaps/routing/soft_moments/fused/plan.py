@@ -80,6 +80,7 @@ class Shapes:
             "KERNEL_WIDTH": self.window.width,
             "STRIDE": self.window.stride,
             "SHARED": self.window.shared,
+            "COORDINATES": self.window.coordinates,
         }
 
 

@@ -47,6 +47,7 @@ class NativeVotes:
     def __init__(self, poses: Tensor, activations: Tensor, maps: Tensor, window: Window) -> None:
         window.positions(*poses.shape[-2:])  # raises where the window does not fit
         self.children, self.window = (poses, activations, maps), pack(window)
+        self.inside = window.places * poses.shape[1]
 
     def __call__(self, parents: Parents | None) -> Moments:
         if parents is None:

@@ -10,6 +10,7 @@ from quatcaps.routing.soft_moments.fused.kernels.tiles import (
     accumulate,
     add_products,
     add_tiles,
+    coordinates,
     deviations,
     deviations_by_child,
     load_child,
@@ -18,6 +19,7 @@ from quatcaps.routing.soft_moments.fused.kernels.tiles import (
     load_rows,
     load_tiles,
     locate,
+    moved,
     multiply,
     scale_tiles,
     slopes,
@@ -57,6 +59,7 @@ def sum_parents(
     KERNEL_WIDTH: tl.constexpr,
     STRIDE: tl.constexpr,
     SHARED: tl.constexpr,
+    COORDINATES: tl.constexpr,
     TILE: tl.constexpr,
     TILE_PARENTS: tl.constexpr,
 ):
@@ -113,7 +116,11 @@ def sum_parents(
             KERNEL_WIDTH,
             SHARED,
         )
-        d = deviations(matrix, u, m, ROWS, COLUMNS)
+        centred = m
+        if COORDINATES:
+            row, column = coordinates(b, CHILDREN, PLACES, KERNEL_WIDTH)
+            centred = moved(m, row, column, ROWS, COLUMNS)
+        d = deviations(matrix, u, centred, ROWS, COLUMNS)
         squares = multiply(d, d, DIMS)
         shares = tl.exp2(add_products(c, scaled, squares, DIMS) - log_sum[:, None])
         dweight = add_products(add_products(g0, g1, d, DIMS), g2, squares, DIMS)
@@ -155,6 +162,7 @@ def sum_children(
     KERNEL_WIDTH: tl.constexpr,
     STRIDE: tl.constexpr,
     SHARED: tl.constexpr,
+    COORDINATES: tl.constexpr,
     WEIGHTED: tl.constexpr,
     UNIFORM: tl.constexpr,
     TILE: tl.constexpr,
@@ -164,6 +172,7 @@ def sum_children(
     two share the votes, and everything after dd."""
     DIMS: tl.constexpr = ROWS * COLUMNS
     INSIDE: tl.constexpr = CHILDREN * PLACES
+    AHEAD: tl.constexpr = DIMS <= 4
     b = tl.program_id(0) * TILE + tl.arange(0, TILE)
     j = tl.arange(0, TILE_PARENTS)
     here = b < INSIDE
@@ -172,33 +181,16 @@ def sum_children(
     place = b // CHILDREN
     window = packed + (place // KERNEL_WIDTH * WIDTH + place % KERNEL_WIDTH) * ((DIMS + 1) * CHILDREN) + b % CHILDREN
     row = b % CHILDREN if SHARED else b
+    down, across = coordinates(b, CHILDREN, PLACES, KERNEL_WIDTH)
     matrix = load_tiles(maps, row, j, mask, COLUMNS * COLUMNS, PARENTS)
     dmatrix = zero_tiles(COLUMNS * COLUMNS, TILE, TILE_PARENTS)
     split = tl.program_id(1)
     start = split * per_program
     stop = tl.minimum(start + per_program, positions)
     children = (log_total + b.to(tl.int64) * positions, grad_activation + b.to(tl.int64) * positions)
-    step = load_position(
-        start,
-        window,
-        (rows if WEIGHTED else uniform_rows) + j,
-        children,
-        here,
-        real,
-        CHILDREN,
-        PARENTS,
-        DIMS,
-        HEIGHT,
-        WIDTH,
-        GRID_HEIGHT,
-        GRID_WIDTH,
-        STRIDE,
-        WEIGHTED,
-    )
-    for p in range(start, stop):
-        u, a, m, q, g1, g2, c, g0, log_sum, da = step
+    if AHEAD:
         step = load_position(
-            tl.minimum(p + 1, stop - 1),
+            start,
             window,
             (rows if WEIGHTED else uniform_rows) + j,
             children,
@@ -214,12 +206,53 @@ def sum_children(
             STRIDE,
             WEIGHTED,
         )
+    for p in range(start, stop):
+        if AHEAD:
+            u, a, m, q, g1, g2, c, g0, log_sum, da = step
+            step = load_position(
+                tl.minimum(p + 1, stop - 1),
+                window,
+                (rows if WEIGHTED else uniform_rows) + j,
+                children,
+                here,
+                real,
+                CHILDREN,
+                PARENTS,
+                DIMS,
+                HEIGHT,
+                WIDTH,
+                GRID_HEIGHT,
+                GRID_WIDTH,
+                STRIDE,
+                WEIGHTED,
+            )
+        else:
+            u, a, m, q, g1, g2, c, g0, log_sum, da = load_position(
+                p,
+                window,
+                (rows if WEIGHTED else uniform_rows) + j,
+                children,
+                here,
+                real,
+                CHILDREN,
+                PARENTS,
+                DIMS,
+                HEIGHT,
+                WIDTH,
+                GRID_HEIGHT,
+                GRID_WIDTH,
+                STRIDE,
+                WEIGHTED,
+            )
         if UNIFORM:
             even_row = uniform_rows + p * ((3 * DIMS + 1) * PARENTS) + j
             k1 = load_rows(even_row + DIMS * PARENTS, real, DIMS, PARENTS)
             k2 = load_rows(even_row + 2 * DIMS * PARENTS, real, DIMS, PARENTS)
             k0 = tl.load(even_row + 3 * DIMS * PARENTS, mask=real, other=0.0)[None, :]
-        d = deviations_by_child(matrix, u, m, ROWS, COLUMNS)
+        centred = m
+        if COORDINATES:
+            centred = moved(m, down[:, None], across[:, None], ROWS, COLUMNS)
+        d = deviations_by_child(matrix, u, centred, ROWS, COLUMNS)
         if WEIGHTED:
             dweight, slope = slopes(g0, g1, g2, d, DIMS)
             energy = q[0] * (d[0] * d[0])

@@ -13,12 +13,14 @@ from quatcaps.routing.soft_moments.fused.kernels.tiles import (
     add_products,
     add_tiles,
     add_votes,
+    coordinates,
     deviations,
     load_activation,
     load_child,
     load_logits,
     load_tiles,
     locate,
+    moved,
     multiply,
     scale_tiles,
     softmax,
@@ -53,6 +55,7 @@ def sum_moments(
     KERNEL_WIDTH: tl.constexpr,
     STRIDE: tl.constexpr,
     SHARED: tl.constexpr,
+    COORDINATES: tl.constexpr,
     KEEP: tl.constexpr,
     TILE: tl.constexpr,
     TILE_PARENTS: tl.constexpr,
@@ -104,7 +107,11 @@ def sum_moments(
             KERNEL_WIDTH,
             SHARED,
         )
-        d = deviations(matrix, u, m, ROWS, COLUMNS)
+        centred = m
+        if COORDINATES:
+            row, column = coordinates(b, CHILDREN, PLACES, KERNEL_WIDTH)
+            centred = moved(m, row, column, ROWS, COLUMNS)
+        d = deviations(matrix, u, centred, ROWS, COLUMNS)
         squares = multiply(d, d, DIMS)
         powers, total, log_sum = softmax(add_products(c, scaled, squares, DIMS))
         if KEEP:
@@ -140,6 +147,7 @@ def sum_uniform(
     KERNEL_WIDTH: tl.constexpr,
     STRIDE: tl.constexpr,
     SHARED: tl.constexpr,
+    COORDINATES: tl.constexpr,
     TILE: tl.constexpr,
     TILE_PARENTS: tl.constexpr,
 ):
@@ -176,7 +184,9 @@ def sum_uniform(
         HEIGHT * WIDTH,
         WIDTH,
         KERNEL_WIDTH,
+        PLACES,
         SHARED,
+        COORDINATES,
     )
     total = tl.zeros([TILE], tl.float32)
     for b in range(start, stop):
@@ -202,7 +212,9 @@ def sum_uniform(
             HEIGHT * WIDTH,
             WIDTH,
             KERNEL_WIDTH,
+            PLACES,
             SHARED,
+            COORDINATES,
         )
     m = scale_tiles(m, (1.0 / tl.maximum(weighed, SMALLEST))[:, None], DIMS)
     s1 = load_tiles(first, p, j, mask & (positions < 0), DIMS, PARENTS)
@@ -240,7 +252,11 @@ def sum_uniform(
             KERNEL_WIDTH,
             SHARED,
         )
-        d = deviations(matrix, u, m, ROWS, COLUMNS)
+        centred = m
+        if COORDINATES:
+            row, column = coordinates(b, CHILDREN, PLACES, KERNEL_WIDTH)
+            centred = moved(m, row, column, ROWS, COLUMNS)
+        d = deviations(matrix, u, centred, ROWS, COLUMNS)
         weight = (a * (1.0 / PARENTS))[:, None]
         weighted = scale_tiles(d, weight, DIMS)
         s1 = add_tiles(s1, weighted, DIMS)
@@ -274,7 +290,9 @@ def sum_votes(
     PLANE: tl.constexpr,
     WIDTH: tl.constexpr,
     KERNEL_WIDTH: tl.constexpr,
+    PLACES: tl.constexpr,
     SHARED: tl.constexpr,
+    COORDINATES: tl.constexpr,
 ):
     """Σ a and Σ a v over every so many children."""
     DIMS: tl.constexpr = ROWS * COLUMNS
@@ -304,5 +322,8 @@ def sum_votes(
         )
         weighed += a
         votes = add_votes(votes, matrix, scale_tiles(u, a, DIMS), ROWS, COLUMNS)
+        if COORDINATES:
+            row, column = coordinates(b, CHILDREN, PLACES, KERNEL_WIDTH)
+            votes = moved(votes, (-row * a)[:, None], (-column * a)[:, None], ROWS, COLUMNS)
         u, a, matrix = following
     return weighed, votes

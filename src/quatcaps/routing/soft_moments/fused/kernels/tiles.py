@@ -208,6 +208,28 @@ def deviations_by_child(matrix, u, m, ROWS: tl.constexpr, COLUMNS: tl.constexpr)
 
 
 @triton.jit
+def coordinates(b, CHILDREN: tl.constexpr, PLACES: tl.constexpr, KERNEL_WIDTH: tl.constexpr):
+    """Where child b stands in its window: row and column, from 0 to 1."""
+    place = b // CHILDREN
+    row = (place // KERNEL_WIDTH + 0.5) * (KERNEL_WIDTH / PLACES)
+    return row, (place % KERNEL_WIDTH + 0.5) * (1.0 / KERNEL_WIDTH)
+
+
+@triton.jit
+def moved(tiles, row, column, ROWS: tl.constexpr, COLUMNS: tl.constexpr):
+    """The tiles less the coordinates of a child: d = A u + s − m is A u − (m − s)."""
+    less = ()
+    for h in tl.static_range(ROWS * COLUMNS):
+        if h == COLUMNS - 1:
+            less += (tiles[h] - row,)
+        elif h == 2 * COLUMNS - 1:
+            less += (tiles[h] - column,)
+        else:
+            less += (tiles[h],)
+    return less
+
+
+@triton.jit
 def softmax(logits):
     """exp2(logits), up to a factor that keeps them finite; their sum over parents; and the logarithm of the sum."""
     largest = tl.max(logits, 1)
