@@ -108,8 +108,10 @@ def plan(rows: int, steps: int, shapes: Shapes, *, per_thread: int, least_steps:
     """Cuts `rows` × parents into tiles of `per_thread` entries a thread, and `steps` into equal walks of at least
     `least_steps`, so many that there are `warps_wanted` in all."""
     tile_parents = max(4, power_of_two(shapes.parents))
-    warps = min(16, max(1, tile_parents // 16))
-    per_thread = per_thread if shapes.dims <= 4 else 1
+    # Of wide poses a thread has room for one entry, and sums over up to 32 parents stay within a warp.
+    wide = shapes.dims > 4
+    warps = min(16, max(1, tile_parents // (32 if wide else 16)))
+    per_thread = 1 if wide else per_thread
     tile = max(1, min(per_thread * 32 * warps // tile_parents, power_of_two(rows)))
     tiles = math.ceil(rows / tile)
     splits = max(1, min(math.ceil(warps_wanted / max(1, tiles * warps)), steps // least_steps))
