@@ -129,7 +129,7 @@ def test_an_npz_file_trains_as_it_is_stored(digits: Path, tmp_path: Path, comman
     )
     assert outcome.code == 0, outcome.err
     assert "on 48 images of" in outcome.out
-    assert "validation error" in outcome.out
+    assert "  validation " in outcome.out
     outcome = command("evaluate", tmp_path / "run", "--split", "validation", "--data-dir", tmp_path / "data")
     assert outcome.code == 0, outcome.err
     assert "of 12 images" in outcome.out

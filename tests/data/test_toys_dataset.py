@@ -6,7 +6,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import safetensors.torch
 import torch
+from safetensors import SafetensorError
 
 from quatcaps import QuatcapsError
 from quatcaps.data import toys
@@ -190,10 +192,10 @@ def test_a_failed_write_leaves_the_old_file_and_nothing_else(tmp_path: Path, mon
     (path,) = tmp_path.iterdir()
     path.write_bytes(b"old")
 
-    def full(_: Path, __: bytes) -> int:
-        raise OSError(28, "No space left on device")
+    def full(*arguments: object) -> None:
+        raise SafetensorError("Error while serializing: I/O error: No space left on device (os error 28)")
 
-    monkeypatch.setattr(Path, "write_bytes", full)
+    monkeypatch.setattr(safetensors.torch, "save_file", full)
     with pytest.raises(QuatcapsError, match="disk is full"):
         load(cache=tmp_path)
     assert path.read_bytes() == b"old"

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import safetensors
-import safetensors.torch
 from torch import Tensor
 
 from quatcaps.files import explained, make_folder, new_file
+from quatcaps.tensors import save_tensors
 
 
 class Stored(NamedTuple):
@@ -54,7 +54,7 @@ def write(
     """Stores tensors so that `path` holds either all of them or what it held before."""
     header = {"contents": _described(contents), "sha256": _digest(tensors), "notes": json.dumps(notes or {})}
     with new_file(path) as temporary:
-        safetensors.torch.save_file({name: t.contiguous() for name, t in tensors.items()}, temporary, header)
+        save_tensors(temporary, tensors, header)
 
 
 def _described(contents: Mapping[str, object]) -> str:

@@ -14,13 +14,12 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
-import safetensors.torch
 import torch
-from safetensors import SafetensorError
 from torch import Tensor, nn
 
 from quatcaps.errors import QuatcapsError
-from quatcaps.files import explained, new_folder, read_json
+from quatcaps.files import new_folder, read_json
+from quatcaps.tensors import load_tensors, save_tensors
 
 FORMAT = 2
 KEPT = 2
@@ -126,21 +125,3 @@ def load_weights(path: Path, network: nn.Module) -> None:
                 f"{tuple(wanted[name].shape)}: build it with the channels, classes and settings it was trained with"
             )
     network.load_state_dict(tensors)
-
-
-def save_tensors(path: Path, tensors: dict[str, Any]) -> None:
-    try:
-        safetensors.torch.save_file({name: t.detach().contiguous() for name, t in tensors.items()}, path)
-    except SafetensorError as error:
-        # safetensors wraps the system's error in text; what matters is that the write did not happen.
-        number = re.search(r"os error (\d+)", str(error))
-        raise OSError(int(number[1]) if number else 0, str(error)) from error
-
-
-def load_tensors(path: Path) -> dict[str, Tensor]:
-    """The tensors of a safetensors file, on the CPU."""
-    try:
-        with explained(f"read {path}"):
-            return safetensors.torch.load_file(path)
-    except SafetensorError as error:
-        raise QuatcapsError(f"{path} is truncated or not a safetensors file ({error})") from error
