@@ -64,6 +64,9 @@ if __name__ == "__main__":
     matrices = Shapes(64, 8, 16, 6, 6, 8, 4, Window(3, 3, 2))
     wide = by_position(matrices, per_thread=8, least_steps=8).options()
     compile_kernel(forward.sum_moments, {**matrices.constants(), **wide, "KEEP": True})
+    full_warp = Shapes(64, 8, 16, 6, 6, 32, 4, Window(3, 3, 2))
+    by_lane = {**by_child(full_warp, per_thread=4).options(), "WEIGHTED": True, "UNIFORM": False}
+    compile_kernel(backward.sum_children, {**full_warp.constants(), **by_lane})
     compile_kernel(parts.add_moments, {"TILE": 256})
     compile_kernel(parts.add_maps, {"TILE": 64, "TILE_ROWS": 16})
     tiles = {"CHILDREN": 32, "DIMS": 3, "TILE": 16, "TILE_CHILDREN": 32, "num_warps": 1}

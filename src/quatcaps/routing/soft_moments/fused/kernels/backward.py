@@ -6,6 +6,7 @@ import triton
 import triton.language as tl
 
 from quatcaps.routing.soft_moments.fused.kernels.tiles import (
+    INTERPRETED,
     LOG2E,
     accumulate,
     add_products,
@@ -25,6 +26,7 @@ from quatcaps.routing.soft_moments.fused.kernels.tiles import (
     slopes,
     store_sums,
     store_tiles,
+    sums_by_lane,
     tile_of_positions,
     zero_tiles,
 )
@@ -173,6 +175,9 @@ def sum_children(
     DIMS: tl.constexpr = ROWS * COLUMNS
     INSIDE: tl.constexpr = CHILDREN * PLACES
     AHEAD: tl.constexpr = DIMS <= 4
+    # One entry a thread, the parents of a child side by side in one warp: `plan` cuts wide poses so.
+    ONE_WARP: tl.constexpr = (TILE * TILE_PARENTS == 32) and (TILE_PARENTS >= 16)
+    BY_LANE: tl.constexpr = (DIMS == 16) and ONE_WARP and (not INTERPRETED)
     b = tl.program_id(0) * TILE + tl.arange(0, TILE)
     j = tl.arange(0, TILE_PARENTS)
     here = b < INSIDE
@@ -277,12 +282,24 @@ def sum_children(
                 dd = more
                 da = dshare
         out = columns + tl.cast(p, tl.int64) * ((DIMS + 1) * INSIDE) + b
-        for r in tl.static_range(ROWS):
-            for e in tl.static_range(COLUMNS):
-                du = dd[r * COLUMNS] * matrix[e]
-                for k in tl.static_range(1, COLUMNS):
-                    du += dd[r * COLUMNS + k] * matrix[k * COLUMNS + e]
-                tl.store(out + (r * COLUMNS + e) * INSIDE, tl.sum(du, 1), mask=here)
+        if BY_LANE:
+            du = ()
+            for r in tl.static_range(ROWS):
+                for e in tl.static_range(COLUMNS):
+                    cell = dd[r * COLUMNS] * matrix[e]
+                    for k in tl.static_range(1, COLUMNS):
+                        cell += dd[r * COLUMNS + k] * matrix[k * COLUMNS + e]
+                    du += (cell,)
+            own = out[:, None] + (j // (TILE_PARENTS // DIMS))[None, :] * INSIDE
+            once = here[:, None] & (j % (TILE_PARENTS // DIMS) == 0)[None, :]
+            tl.store(own, sums_by_lane(du, j, TILE_PARENTS), mask=once)
+        else:
+            for r in tl.static_range(ROWS):
+                for e in tl.static_range(COLUMNS):
+                    du = dd[r * COLUMNS] * matrix[e]
+                    for k in tl.static_range(1, COLUMNS):
+                        du += dd[r * COLUMNS + k] * matrix[k * COLUMNS + e]
+                    tl.store(out + (r * COLUMNS + e) * INSIDE, tl.sum(du, 1), mask=here)
         tl.store(out + DIMS * INSIDE, da, mask=here)
         total = ()
         for k in tl.static_range(COLUMNS):

@@ -11,6 +11,10 @@ from quatcaps.accelerator import interpreted
 LOG2E = tl.constexpr(1.4426950408889634)
 INTERPRETED = tl.constexpr(interpreted())
 SMALLEST = tl.constexpr(1.1754943508222875e-38)
+EXCHANGE_16, EXCHANGE_8, EXCHANGE_4, EXCHANGE_2, EXCHANGE_1 = (
+    tl.constexpr(f"shfl.sync.bfly.b32 $0, $1, {lanes}, 0x1f, 0xffffffff;") for lanes in (16, 8, 4, 2, 1)
+)
+"""With the lane whose number differs in one bit."""
 
 
 @triton.jit
@@ -205,6 +209,37 @@ def deviations_by_child(matrix, u, m, ROWS: tl.constexpr, COLUMNS: tl.constexpr)
                 vote += matrix[k * COLUMNS + e] * u[r * COLUMNS + e][:, None]
             d += (vote,)
     return d
+
+
+@triton.jit
+def halved(values, upper, EXCHANGE: tl.constexpr, HALF: tl.constexpr):
+    """Twice HALF tiles become HALF: a lane gives away one half and gets what its partner has of the other. `upper` says
+    which half a lane keeps, EXCHANGE is the instruction that trades with the partner."""
+    kept = ()
+    for i in tl.static_range(HALF):
+        own = tl.where(upper, values[i + HALF], values[i])
+        given = tl.where(upper, values[i], values[i + HALF])
+        kept += (own + tl.inline_asm_elementwise(EXCHANGE, "=f,f", [given], dtype=tl.float32, is_pure=False, pack=1),)
+    return kept
+
+
+@triton.jit
+def sums_by_lane(values, j, TILE_PARENTS: tl.constexpr):
+    """Sums over parents of 16 tiles of one warp, one entry a thread: that of tile number j (of 16 parents), or j // 2
+    (of 32). 15 or 16 exchanges between lanes instead of 64 or 80."""
+    if TILE_PARENTS == 32:
+        values = halved(values, ((j & 16) != 0)[None, :], EXCHANGE_16, 8)
+        values = halved(values, ((j & 8) != 0)[None, :], EXCHANGE_8, 4)
+        values = halved(values, ((j & 4) != 0)[None, :], EXCHANGE_4, 2)
+        values = halved(values, ((j & 2) != 0)[None, :], EXCHANGE_2, 1)
+        last = values[0]
+        return last + tl.inline_asm_elementwise(EXCHANGE_1, "=f,f", [last], dtype=tl.float32, is_pure=False, pack=1)
+    else:
+        values = halved(values, ((j & 8) != 0)[None, :], EXCHANGE_8, 8)
+        values = halved(values, ((j & 4) != 0)[None, :], EXCHANGE_4, 4)
+        values = halved(values, ((j & 2) != 0)[None, :], EXCHANGE_2, 2)
+        values = halved(values, ((j & 1) != 0)[None, :], EXCHANGE_1, 1)
+        return values[0]
 
 
 @triton.jit
