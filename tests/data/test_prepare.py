@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import hashlib
+import json
 import socket
 import threading
 from collections.abc import Callable, Iterator
@@ -24,6 +25,8 @@ from quatcaps.data.prepare import prepare
 from quatcaps.data.prepared import described, prepared_path, read_prepared
 from quatcaps.data.sources import find, has_digest, missing, names_of
 from quatcaps.errors import QuatcapsError
+from quatcaps.recipes import paper
+from quatcaps.training.run import create_run
 
 COUNTS = {"train": 60_000, "t10k": 10_000}
 COPY = "copy made for tests"
@@ -153,6 +156,10 @@ def test_what_it_is_made_from_is_kept(files: dict[str, bytes], tmp_path: Path, c
     assert {file["file"]: file["words"] for file in stored.notes["files"]} == {
         name: "published" if "labels" in name else COPY for name in NAMES
     }
+    images = data.load("mnist", "test", folder=tmp_path / "data")
+    assert images.source == COPY
+    run = create_run(tmp_path / "run", paper("mnist"), images)
+    assert json.loads((run.folder / "run.json").read_text())["data"] == COPY
 
 
 def test_unknown_content_is_refused_unless_taken_as_it_is(

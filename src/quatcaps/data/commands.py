@@ -12,9 +12,8 @@ from quatcaps.data.cache import VARIABLE, data_folder
 from quatcaps.data.catalogue import DESCRIPTIONS
 from quatcaps.data.own import is_path
 from quatcaps.data.prepare import gather, prepare, read_splits
-from quatcaps.data.prepared import described, prepared_path, read_prepared, unpack
-from quatcaps.data.sources import UNKNOWN, Judgement, find, missing
-from quatcaps.data.store import Stored
+from quatcaps.data.prepared import UNKNOWN, UNVERIFIED, described, prepared_path, provenance, read_prepared, unpack
+from quatcaps.data.sources import Judgement, find, missing
 from quatcaps.errors import QuatcapsError, unknown_name
 from quatcaps.pipelines import PIPELINES
 from quatcaps.training.progress import stages
@@ -110,15 +109,6 @@ def prepare_command(
         )
 
 
-def provenance(stored: Stored) -> str:
-    """Where prepared data came from, in a few words."""
-    words = list(dict.fromkeys(str(file["words"]) for file in stored.notes.get("files", [])))
-    if words == ["published"]:
-        return "content as published"
-    others = [each for each in words if each != "published"]
-    return "; ".join("NOT VERIFIED: content unknown" if each == UNKNOWN else each for each in others)
-
-
 def verify_command(names: Sequence[str], data_dir: Path | None, source: Path | None, console: Console) -> None:
     """Checks what is here of some datasets, prepared or as published files; an error where something is damaged."""
     folder, faults, checked = data_folder(data_dir), [], 0
@@ -150,7 +140,7 @@ def verify_prepared(name: str, path: Path, console: Console) -> list[str]:
     if stored is None:
         return [f"{path} is damaged or of another version: remove it, and it is prepared again"]
     say(console, f"{path}: whole; {provenance(stored)}")
-    return [f"{path} was made from unknown content"] if "NOT VERIFIED" in provenance(stored) else []
+    return [f"{path} was made from unknown content"] if UNVERIFIED in provenance(stored) else []
 
 
 def verify_files(name: str, folder: Path, source: Path | None, console: Console) -> list[str]:

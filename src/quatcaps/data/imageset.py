@@ -29,6 +29,7 @@ class ImageSet:
     classes: tuple[str, ...]
     info: dict[str, Tensor] = field(default_factory=dict)  # name → (N,) int64
     rows: Tensor | None = None  # (N,) int64; None: N = M, in the stored order
+    source: str = ""  # where the images came from, in a few words
 
     def __post_init__(self) -> None:
         if self.stored.dtype != torch.uint8 or self.stored.ndim != 4:
@@ -110,4 +111,5 @@ def concatenate(sets: Sequence[ImageSet], name: str) -> ImageSet:
         labels=torch.cat([s.labels for s in sets]),
         classes=first.classes,
         info={key: torch.cat([s.info[key] for s in sets]) for key in first.info},
+        source=first.source,
     )

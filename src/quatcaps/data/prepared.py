@@ -16,6 +16,9 @@ from quatcaps.errors import unknown_name
 FORMAT = 1
 """Changes whenever the same sources would be stored as something else."""
 SPLITS = ("train", "test", "all")
+UNKNOWN = "unknown"
+"""What `sources` calls content that is neither as published nor a known copy."""
+UNVERIFIED = "NOT VERIFIED: content unknown"
 
 
 def prepared_path(folder: Path, name: str, size: int) -> Path:
@@ -52,11 +55,23 @@ def unpack(stored: Stored, split: str, title: str) -> ImageSet:
         info={
             name.removeprefix("info/"): column.clone() for name, column in tensors.items() if name.startswith("info/")
         },
+        source=provenance(stored),
     )
     if split == "all":
         return whole
     start, stop = (0, counts["train"]) if split == "train" else (counts["train"], len(whole))
     return whole.part(start, stop, f"{title} {split}")
+
+
+def provenance(stored: Stored) -> str:
+    """Where prepared data came from, in a few words."""
+    if "source" in stored.notes:
+        return f"read from {stored.notes['source']}"
+    words = list(dict.fromkeys(str(file["words"]) for file in stored.notes.get("files", [])))
+    if words == ["published"]:
+        return "content as published"
+    others = [each for each in words if each != "published"]
+    return "; ".join(UNVERIFIED if each == UNKNOWN else each for each in others)
 
 
 def read_prepared(path: Path, contents: Mapping[str, object]) -> Stored | None:

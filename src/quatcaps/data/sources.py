@@ -7,15 +7,15 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from quatcaps.data.catalogue import DESCRIPTIONS, PUBLISHED, Description, File
+from quatcaps.data.catalogue import DESCRIPTIONS, Description, File
 from quatcaps.data.formats.streams import opened
+from quatcaps.data.prepared import UNKNOWN
 from quatcaps.data.readers import cifar10
 from quatcaps.errors import QuatcapsError
 from quatcaps.files import explained
 
 INSIDE = ("", "raw", "{title}/raw", "cifar-10-batches-bin", "cifar-10-batches-py")
 """Folders in a dataset's own where its files may lie; the title's as torchvision makes them."""
-UNKNOWN = "unknown"
 STEP = 1 << 20
 
 
@@ -96,6 +96,3 @@ def check_known(title: str, judgements: list[Judgement]) -> None:
                 f"{file} of {title} is well formed, but its content (sha256 {digest}) is not what was published: "
                 "fetch it again, or take it as it is with quatcaps data prepare --unverified"
             )
-
-
-__all__ = ["PUBLISHED", "UNKNOWN", "Judgement", "check_known", "find", "has_digest", "judge", "missing", "names_of"]

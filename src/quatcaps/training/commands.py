@@ -68,9 +68,10 @@ def train_run(run: Run, experiment: Experiment, console: Console, device: str | 
         console.print(f"{run.folder} is trained to its end, {config.epochs} epochs", highlight=False, soft_wrap=True)
         return run
     begun = f" from step {trainer.position.step}" if trainer.position.step else ""
+    source = f" ({experiment.training.source})" if experiment.training.source else ""
     console.print(
         f"training {config.model} ({parameter_count(trainer.network):,} parameters) on "
-        f"{trainer.batches.count:,} images of {config.dataset} on {trainer.device}{begun}; run in {run.folder}",
+        f"{trainer.batches.count:,} images of {config.dataset}{source} on {trainer.device}{begun}; run in {run.folder}",
         highlight=False,
         soft_wrap=True,
     )

@@ -84,6 +84,7 @@ def create_run(folder: Path, config: TrainingConfig, images: ImageSet) -> Run:
         "channels": run.channels,
         "classes": list(run.classes),
         "size": list(run.size),
+        "data": images.source,
         "versions": versions(),
     }
     write_json(folder / "run.json", description)

@@ -160,7 +160,14 @@ def load(
             store.check_writable(cache)
             images = _render_all(chosen, size, seed, progress)
             store.write(path, contents, {"images": images})
-    return ImageSet(name=f"toys {split}", stored=images, labels=labels, classes=CLASSES, info=info)
+    return ImageSet(
+        name=f"toys {split}",
+        stored=images,
+        labels=labels,
+        classes=CLASSES,
+        info=info,
+        source=f"rendered with seed {seed} by renderer {renderer_version()}",
+    )
 
 
 def _render_all(chosen: Selection, size: int, seed: int, progress: Callable[[int, int], None] | None) -> Tensor:
