@@ -6,14 +6,12 @@ from dataclasses import replace
 from pathlib import Path
 
 import torch
-from filelock import FileLock
 
-from quatcaps.data import store
 from quatcaps.data.custom import Custom, folder, npz
 from quatcaps.data.formats.shrink import shrink
 from quatcaps.data.imageset import ImageSet
 from quatcaps.data.prepare import Stage
-from quatcaps.data.prepared import FORMAT, pack, read_prepared, unpack
+from quatcaps.data.prepared import FORMAT, prepared_once, unpack
 from quatcaps.data.splits import hold_out
 from quatcaps.errors import QuatcapsError
 from quatcaps.pipelines import Pipeline
@@ -43,17 +41,9 @@ def load_own(name: str, split: str, place: Path, size: int, seed: int, stage: St
     print_of = npz.fingerprint(path) if path.is_file() else folder.fingerprint(path, size)
     contents: dict[str, object] = {"own": print_of, "size": size, "format": FORMAT}
     kept = place / "prepared" / f"own-{path.stem}-{size}-{print_of[:12]}.safetensors"
-    stored = read_prepared(kept, contents)
-    if stored is None:
-        store.check_writable(kept.parent)
-        with FileLock(kept.with_suffix(".lock")):
-            stored = read_prepared(kept, contents)
-            if stored is None:
-                read = read_own(path, size, stage)
-                pack(kept, contents, read.splits, {"source": str(path.resolve())})
-                stored = read_prepared(kept, contents)
-    if stored is None:
-        raise QuatcapsError(f"{kept} cannot be read back after it was written: check the disk")
+    stored = prepared_once(
+        kept, contents, lambda: (read_own(path, size, stage).splits, {"source": str(path.resolve())})
+    )
     if split != "all" and "train" not in stored.notes["counts"]:
         training, test = hold_out(unpack(stored, "all", path.stem), TEST_PART, seed, "test")
         return training if split == "train" else test

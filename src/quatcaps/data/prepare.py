@@ -7,14 +7,11 @@ from functools import partial
 from pathlib import Path
 from types import ModuleType
 
-from filelock import FileLock
-
-from quatcaps.data import store
 from quatcaps.data.catalogue import DESCRIPTIONS, Description, File
 from quatcaps.data.download import NoNetworkError, download
 from quatcaps.data.formats.streams import opened
 from quatcaps.data.imageset import ImageSet
-from quatcaps.data.prepared import described, pack, prepared_path, read_prepared, unpack
+from quatcaps.data.prepared import described, prepared_once, prepared_path, unpack
 from quatcaps.data.readers import Read, cifar10, mnist, smallnorb, svhn
 from quatcaps.data.sources import Judgement, check_known, find, judge, missing
 from quatcaps.data.store import Stored
@@ -57,23 +54,16 @@ def prepare(
     that is neither as published nor a known copy is refused unless `unverified`.
     """
     size = size or DESCRIPTIONS[name].side
-    path, contents = prepared_path(folder, name, size), described(name, size)
-    if (stored := read_prepared(path, contents)) is not None:
-        return stored
     stage = stage or _silent
-    store.check_writable(path.parent)
-    # Of several processes one prepares, and the others read what it left.
-    with FileLock(path.with_suffix(".lock")):
-        if (stored := read_prepared(path, contents)) is None:
-            files = gather(name, folder / name, source, offline, mirrors, stage)
-            sets, judgements = read_splits(name, files, size, stage)
-            if not unverified:
-                check_known(DESCRIPTIONS[name].title, judgements)
-            pack(path, contents, sets, {"files": [judgement._asdict() for judgement in judgements]})
-            stored = read_prepared(path, contents)
-    if stored is None:
-        raise QuatcapsError(f"{path} cannot be read back after it was written: check the disk")
-    return stored
+
+    def make() -> tuple[dict[str, ImageSet], dict[str, object]]:
+        files = gather(name, folder / name, source, offline, mirrors, stage)
+        sets, judgements = read_splits(name, files, size, stage)
+        if not unverified:
+            check_known(DESCRIPTIONS[name].title, judgements)
+        return sets, {"files": [judgement._asdict() for judgement in judgements]}
+
+    return prepared_once(prepared_path(folder, name, size), described(name, size), make)
 
 
 def gather(

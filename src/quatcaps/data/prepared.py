@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import torch
+from filelock import FileLock
 
 from quatcaps.data import store
 from quatcaps.data.imageset import ImageSet, concatenate
 from quatcaps.data.store import Stored
-from quatcaps.errors import unknown_name
+from quatcaps.errors import QuatcapsError, unknown_name
 
 FORMAT = 1
 """Changes whenever the same sources would be stored as something else."""
@@ -40,6 +41,28 @@ def pack(
     tensors |= {f"info/{name}": column for name, column in whole.info.items()}
     counts = {split: len(images) for split, images in splits.items()}
     store.write(path, contents, tensors, {**notes, "classes": whole.classes, "counts": counts})
+
+
+def prepared_once(
+    path: Path,
+    contents: Mapping[str, object],
+    make: Callable[[], tuple[Mapping[str, ImageSet], Mapping[str, object]]],
+) -> Stored:
+    """What is stored at `path`; where it is not, or not whole, `make` gives the splits and the notes to store first.
+
+    Of several processes one makes it, and the others read what it left.
+    """
+    if (stored := read_prepared(path, contents)) is not None:
+        return stored
+    store.check_writable(path.parent)
+    with FileLock(path.with_suffix(".lock")):
+        if (stored := read_prepared(path, contents)) is None:
+            splits, notes = make()
+            pack(path, contents, splits, notes)
+            stored = read_prepared(path, contents)
+    if stored is None:
+        raise QuatcapsError(f"{path} cannot be read back after it was written: check the disk")
+    return stored
 
 
 def unpack(stored: Stored, split: str, title: str) -> ImageSet:
