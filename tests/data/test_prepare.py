@@ -142,8 +142,9 @@ def test_no_pixel_is_copied_from_the_prepared_file(files: dict[str, bytes], tmp_
 def test_smaller_images(files: dict[str, bytes], tmp_path: Path) -> None:
     lay_out(tmp_path / "mnist", files)
     assert data.load("mnist", "test", folder=tmp_path, size=14).size == (14, 14)
-    with pytest.raises(QuatcapsError, match="size is 13: images of 28×28 shrink to 28, 14, 7"):
-        data.load("mnist", "test", folder=tmp_path, size=13)
+    for folder in (tmp_path, tmp_path / "empty"):  # found out before files are looked for, or downloaded
+        with pytest.raises(QuatcapsError, match="size is 13: images of 28×28 shrink to 28, 14, 7"):
+            data.load("mnist", "test", folder=folder, size=13)
 
 
 def test_what_it_is_made_from_is_kept(files: dict[str, bytes], tmp_path: Path, command: Callable) -> None:
@@ -282,7 +283,7 @@ def test_list_names_everything(tmp_path: Path, command: Callable, files: dict[st
 
 
 def test_show_draws_sheets(toys_folder: Path, files: dict[str, bytes], tmp_path: Path, command: Callable) -> None:
-    outcome = command("data", "show", "toys-mini", "--data-dir", toys_folder, "--output", tmp_path / "toys.png")
+    outcome = command("data", "show", "toys-mini", "--data-dir", toys_folder, "--output", tmp_path / "toys")
     assert outcome.code == 0, outcome.err
     for name in ("toys.png", "toys-viewpoints.png"):
         with Image.open(tmp_path / name) as picture:

@@ -11,7 +11,7 @@ from triton.compiler import ASTSource
 from quatcaps.poses.kernels import rotor
 from quatcaps.routing import Window
 from quatcaps.routing.kernels import em
-from quatcaps.routing.soft_moments.fused.kernels import backward, forward, parts
+from quatcaps.routing.soft_moments.fused.kernels import backward_children, backward_parents, forward, parts
 from quatcaps.routing.soft_moments.fused.plan import Shapes, by_child, by_position
 
 TARGET = GPUTarget("cuda", 90, 32)
@@ -42,9 +42,9 @@ def compile_layer(shapes: Shapes) -> None:
     wide, narrow = (by_position(shapes, per_thread=count, least_steps=8).options() for count in (8, 4))
     compile_kernel(forward.sum_moments, {**shapes.constants(), **wide, "KEEP": True})
     compile_kernel(forward.sum_uniform, {**shapes.constants(), **wide})
-    compile_kernel(backward.sum_parents, {**shapes.constants(), **narrow})
+    compile_kernel(backward_parents.sum_parents, {**shapes.constants(), **narrow})
     by_both = by_child(shapes, per_thread=4).options()
-    compile_kernel(backward.sum_children, {**shapes.constants(), **by_both, "WEIGHTED": True, "UNIFORM": True})
+    compile_kernel(backward_children.sum_children, {**shapes.constants(), **by_both, "WEIGHTED": True, "UNIFORM": True})
     tiles = {"TILE": 32, "TILE_PARENTS": 16, "num_warps": 4}
     compile_kernel(em.m_step, {**sizes, **tiles, "NORMALIZED": True})
     has = {f"HAS_{name}": True for name in ("MEAN", "PRECISION", "LOGIT", "ACTIVATION")}
@@ -60,18 +60,18 @@ if __name__ == "__main__":
     alone = by_child(quaternions, per_thread=8).options()
     for weighted in (True, False):
         flags = {"WEIGHTED": weighted, "UNIFORM": not weighted}
-        compile_kernel(backward.sum_children, {**quaternions.constants(), **alone, **flags})
+        compile_kernel(backward_children.sum_children, {**quaternions.constants(), **alone, **flags})
     matrices = Shapes(64, 8, 16, 6, 6, 8, 4, Window(3, 3, 2))
     wide = by_position(matrices, per_thread=8, least_steps=8).options()
     compile_kernel(forward.sum_moments, {**matrices.constants(), **wide, "KEEP": True})
     full_warp = Shapes(64, 8, 16, 6, 6, 32, 4, Window(3, 3, 2))
     by_lane = {**by_child(full_warp, per_thread=4).options(), "WEIGHTED": True, "UNIFORM": False}
-    compile_kernel(backward.sum_children, {**full_warp.constants(), **by_lane})
+    compile_kernel(backward_children.sum_children, {**full_warp.constants(), **by_lane})
     compile_kernel(parts.add_moments, {"TILE": 256})
     compile_kernel(parts.add_maps, {"TILE": 64, "TILE_ROWS": 16})
     tiles = {"CHILDREN": 32, "DIMS": 3, "TILE": 16, "TILE_CHILDREN": 32, "num_warps": 1}
     compile_kernel(parts.pack_children, {**tiles, "PLANE": 256})
     grid = {"HEIGHT": 16, "WIDTH": 16, "GRID_HEIGHT": 12, "GRID_WIDTH": 12}
-    compile_kernel(backward.fold, {**tiles, **grid, "KERNEL_HEIGHT": 5, "KERNEL_WIDTH": 5, "STRIDE": 1})
+    compile_kernel(backward_children.fold, {**tiles, **grid, "KERNEL_HEIGHT": 5, "KERNEL_WIDTH": 5, "STRIDE": 1})
     compile_kernel(rotor.rotor_matrix, {"PARENTS": 16, "TILE": 256})
     compile_kernel(rotor.rotor_matrix_backward, {"PARENTS": 16, "TILE": 256})

@@ -171,10 +171,11 @@ def show_command(
     from quatcaps.report.viewpoint_sheet import viewpoint_sheet
 
     place = output or Path(f"{Path(name).stem}-{split}.png")
+    place = place if place.suffix else place.with_suffix(".png")
     written = [place]
     contact_sheet(images, place)
     if "azimuth" in images.info and "elevation" in images.info:
-        written.append(place.with_name(f"{place.stem}-viewpoints{place.suffix or '.png'}"))
+        written.append(place.with_name(f"{place.stem}-viewpoints{place.suffix}"))
         viewpoint_sheet(images, written[1])
     counts = ", ".join(
         f"{class_name} {int((images.labels == label).sum()):,}" for label, class_name in enumerate(images.classes)

@@ -9,6 +9,7 @@ from types import ModuleType
 
 from quatcaps.data.catalogue import DESCRIPTIONS, Description, File
 from quatcaps.data.download import NoNetworkError, download
+from quatcaps.data.formats.shrink import check_size
 from quatcaps.data.formats.streams import opened
 from quatcaps.data.imageset import ImageSet
 from quatcaps.data.prepared import described, prepared_once, prepared_path, unpack
@@ -54,6 +55,7 @@ def prepare(
     that is neither as published nor a known copy is refused unless `unverified`.
     """
     size = size or DESCRIPTIONS[name].side
+    check_size(size, DESCRIPTIONS[name].side)  # before anything is downloaded for it
     stage = stage or _silent
 
     def make() -> tuple[dict[str, ImageSet], dict[str, object]]:

@@ -103,7 +103,7 @@ def parents_backward(
 ) -> tuple[Tensor, ...]:
     """Gradients of centre, precision and logit; and what is left for the children: all that is known of each parent,
     and the gradient of each child's activation in each window."""
-    from quatcaps.routing.soft_moments.fused.kernels import backward, parts
+    from quatcaps.routing.soft_moments.fused.kernels import backward_parents, parts
 
     shapes = Shapes.of(poses, maps, window)
     cut = by_position(shapes, per_thread=4, least_steps=8)
@@ -112,7 +112,7 @@ def parents_backward(
     sums = empty_sums(poses, shapes, cut.splits)
     rows = poses.new_empty(shapes.rows)
     grad_activation = torch.empty_like(log_total)
-    backward.sum_parents[cut.launch](
+    backward_parents.sum_parents[cut.launch](
         poses.contiguous(),
         activations.contiguous(),
         by_parent(maps),
@@ -167,7 +167,7 @@ def children_backward(
     """Gradients of poses, activations and maps: from weighted moments, by what is `left` of them (rows, the logarithms
     of the softmax's sums, gradients of activations); from uniform ones, by their centre and the gradients of mass,
     first and second; or from both."""
-    from quatcaps.routing.soft_moments.fused.kernels import backward, parts
+    from quatcaps.routing.soft_moments.fused.kernels import backward_children, parts
 
     shapes = Shapes.of(poses, maps, window)
     poses, activations, matrices = poses.contiguous(), activations.contiguous(), by_parent(maps)
@@ -209,7 +209,7 @@ def children_backward(
     )
     buffer = poses.new_empty(shapes.positions, columns, shapes.inside)
     sums = poses.new_empty(cut.splits, shapes.inside, *matrices.shape[2:])
-    backward.sum_children[cut.launch](
+    backward_children.sum_children[cut.launch](
         packed,
         matrices,
         rows,
@@ -231,7 +231,7 @@ def children_backward(
         sums, grad_maps, sums.numel() // grad_maps.numel(), grad_maps.numel(), TILE=block, TILE_ROWS=16, num_warps=4
     )
     grad_poses, grad_activations = torch.empty_like(poses), torch.empty_like(activations)
-    backward.fold[grid](
+    backward_children.fold[grid](
         buffer,
         grad_poses,
         grad_activations,

@@ -15,7 +15,8 @@ column, positions p (images × grid). The passes:
 
 Children or positions are split over programs to fill the chip; partial sums lie side by side and are added in a fixed
 order. No atomics: the same input gives the same bits. Every loop loads the next step's numbers before it uses this
-step's: registers are too many for other warps to hide the wait.
+step's: registers are too many for other warps to hide the wait. Only `sum_children` of wide poses (more than 4 numbers)
+does not: two steps' numbers would not fit, and would take the compiler minutes.
 
 Layouts: parents (p, h, j), maps (b, column × column, j): parents are neighbours in memory, and a thread holds a few
 of them. Poses (n, i, h, y, x) where positions are neighbours in a tile, and (n, y, x, h, i), with the activation as
