@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import triton
@@ -11,7 +12,8 @@ from triton.compiler import ASTSource
 from quatcaps.poses.kernels import rotor
 from quatcaps.routing import Window
 from quatcaps.routing.kernels import em
-from quatcaps.routing.soft_moments.fused.kernels import backward_children, backward_parents, forward, parts
+from quatcaps.routing.soft_moments.fused.kernels import backward_children, parts
+from quatcaps.routing.soft_moments.fused.launch import passes, row_order
 from quatcaps.routing.soft_moments.fused.plan import Shapes, by_child, by_position
 
 TARGET = GPUTarget("cuda", 90, 32)
@@ -21,10 +23,11 @@ NUMBERS = (
 )  # fmt: skip
 
 
-def compile_kernel(kernel: Any, constants: dict[str, Any]) -> None:
-    """Pointers are float32 and aligned, as PyTorch's are; `rows` is a number where it counts them."""
+def compile_kernel(kernel: Any, constants: dict[str, Any]) -> str:
+    """Pointers are float32 and aligned, as PyTorch's are; `rows` is a number where it counts them. Returns the program
+    with its layouts."""
     constants = dict(constants)
-    options = {"num_warps": constants.pop("num_warps", 4)}
+    options = {name: constants.pop(name) for name in ("num_warps", "maxnreg") if name in constants}
     names = kernel.arg_names
     signature = {}
     for name in names:
@@ -33,45 +36,58 @@ def compile_kernel(kernel: Any, constants: dict[str, Any]) -> None:
         signature[name] = "constexpr" if name in constants else kind
     values = {(names.index(name),): value for name, value in constants.items()}
     aligned = {(names.index(name),): [["tt.divisibility", 16]] for name, kind in signature.items() if kind == "*fp32"}
-    triton.compile(ASTSource(kernel, signature, values, aligned), target=TARGET, options=options)
+    compiled = triton.compile(ASTSource(kernel, signature, values, aligned), target=TARGET, options=options)
     print(kernel.__name__, "compiles")
+    return str(compiled.asm["ttgir"])
+
+
+def check_lanes(program: str) -> None:
+    """Raises unless values that lanes exchange lie one parent a lane, as `sums_by_lane` takes for granted."""
+    exchanges = [line for line in program.splitlines() if "shfl.sync" in line]
+    layouts = dict(re.findall(r"^(#blocked\d*) = (.*)$", program, re.MULTILINE))
+    assert exchanges
+    for line in exchanges:
+        (layout,) = re.findall(r"-> tensor<1x32xf32, #ttg.slice<{dim = 2, parent = (#blocked\d*)}>>", line)
+        assert "sizePerThread = [1, 1, 4], threadsPerWarp = [1, 32, 1]" in layouts[layout], layouts[layout]
 
 
 def compile_layer(shapes: Shapes) -> None:
-    sizes = {"PARENTS": shapes.parents, "DIMS": shapes.dims}
-    wide, narrow = (by_position(shapes, per_thread=count, least_steps=8).options() for count in (8, 4))
-    compile_kernel(forward.sum_moments, {**shapes.constants(), **wide, "KEEP": True})
-    compile_kernel(forward.sum_uniform, {**shapes.constants(), **wide})
-    compile_kernel(backward_parents.sum_parents, {**shapes.constants(), **narrow})
-    by_both = by_child(shapes, per_thread=4).options()
-    compile_kernel(backward_children.sum_children, {**shapes.constants(), **by_both, "WEIGHTED": True, "UNIFORM": True})
+    sizes, heavy = {"PARENTS": shapes.parents, "DIMS": shapes.dims}, passes(shapes)
+    eight, four = (by_position(shapes, per_thread=count, least_steps=8, registers=168).options() for count in (8, 4))
+    compile_kernel(heavy.sum_moments, {**shapes.constants(), **eight, "KEEP": True})
+    compile_kernel(heavy.sum_uniform, {**shapes.constants(), **eight})
+    compile_kernel(heavy.sum_parents, {**shapes.constants(), **four})
+    by_both = by_child(shapes, per_thread=4, registers=168).options()
+    flags = {"WEIGHTED": True, "UNIFORM": True}
+    program = compile_kernel(heavy.sum_children, {**shapes.constants(), **by_both, **flags})
+    if shapes.wide and shapes.parents == 32:
+        check_lanes(program)
     tiles = {"TILE": 32, "TILE_PARENTS": 16, "num_warps": 4}
     compile_kernel(em.m_step, {**sizes, **tiles, "NORMALIZED": True})
     has = {f"HAS_{name}": True for name in ("MEAN", "PRECISION", "LOGIT", "ACTIVATION")}
     compile_kernel(em.m_step_backward, {**sizes, **tiles, **has, "NORMALIZED": True})
     compile_kernel(parts.merge_moments, {**sizes, "TILE": 256})
-    compile_kernel(parts.finish_parents, {**sizes, "TILE": 256})
-    compile_kernel(parts.pack_uniform, {**sizes, "TILE": 256, "WEIGHTED": True})
+    compile_kernel(parts.finish_parents, {**row_order(shapes), "TILE": 256})
+    compile_kernel(parts.pack_uniform, {**row_order(shapes), "TILE": 256, "WEIGHTED": True})
 
 
 if __name__ == "__main__":
     quaternions = Shapes(64, 32, 3, 16, 16, 16, 3, Window(5, 5))
-    compile_layer(quaternions)
-    alone = by_child(quaternions, per_thread=8).options()
+    matrices = Shapes(64, 32, 16, 14, 14, 32, 4, Window(3, 3, 2))
+    few_classes = Shapes(64, 32, 16, 4, 4, 5, 4, Window(4, 4, shared=True, coordinates=True))
+    for shapes in (quaternions, matrices, few_classes):
+        compile_layer(shapes)
+    alone = by_child(quaternions, per_thread=8, registers=168).options()
     for weighted in (True, False):
         flags = {"WEIGHTED": weighted, "UNIFORM": not weighted}
         compile_kernel(backward_children.sum_children, {**quaternions.constants(), **alone, **flags})
-    matrices = Shapes(64, 8, 16, 6, 6, 8, 4, Window(3, 3, 2))
-    wide = by_position(matrices, per_thread=8, least_steps=8).options()
-    compile_kernel(forward.sum_moments, {**matrices.constants(), **wide, "KEEP": True})
-    full_warp = Shapes(64, 8, 16, 6, 6, 32, 4, Window(3, 3, 2))
-    by_lane = {**by_child(full_warp, per_thread=4).options(), "WEIGHTED": True, "UNIFORM": False}
-    compile_kernel(backward_children.sum_children, {**full_warp.constants(), **by_lane})
     compile_kernel(parts.add_moments, {"TILE": 256})
     compile_kernel(parts.add_maps, {"TILE": 64, "TILE_ROWS": 16})
     tiles = {"CHILDREN": 32, "DIMS": 3, "TILE": 16, "TILE_CHILDREN": 32, "num_warps": 1}
     compile_kernel(parts.pack_children, {**tiles, "PLANE": 256})
     grid = {"HEIGHT": 16, "WIDTH": 16, "GRID_HEIGHT": 12, "GRID_WIDTH": 12}
     compile_kernel(backward_children.fold, {**tiles, **grid, "KERNEL_HEIGHT": 5, "KERNEL_WIDTH": 5, "STRIDE": 1})
+    sizes = {"CHILDREN": 32, "DIMS": 16, "TILE": 256, "num_warps": 2}
+    compile_kernel(parts.fold_channels, {**sizes, **grid, "KERNEL_HEIGHT": 3, "KERNEL_WIDTH": 3, "STRIDE": 2})
     compile_kernel(rotor.rotor_matrix, {"PARENTS": 16, "TILE": 256})
     compile_kernel(rotor.rotor_matrix_backward, {"PARENTS": 16, "TILE": 256})

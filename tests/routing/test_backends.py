@@ -6,17 +6,18 @@ and the sizes are small.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from dataclasses import dataclass
 
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from quatcaps.errors import QuatcapsError
 from quatcaps.layers import ClassCapsules, use_backend
 from quatcaps.models import build
-from quatcaps.poses import pose_type
+from quatcaps.poses import PoseType, pose_type
 from quatcaps.routing import EM, Window, soft_moments
 from quatcaps.routing.em import gaussian
 from quatcaps.routing.soft_moments import BACKENDS, Parents, backends
@@ -26,6 +27,19 @@ ON_GPU = torch.cuda.is_available()
 DEVICE = torch.device("cuda" if ON_GPU else "cpu")
 FAST = [name for name in BACKENDS if name != "reference" and not (ON_GPU and name == "native")]
 FORWARD, BACKWARD = 1e-5, 1e-4
+
+
+class FreeMaps(nn.Module):
+    def __init__(self, columns: int, offsets: int, children: int, parents: int) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.randn(offsets, children, parents, columns, columns))
+
+    def forward(self) -> Tensor:
+        return self.weight
+
+
+def free_pose(rows: int, columns: int) -> PoseType:
+    return PoseType(f"{rows} by {columns}", rows, columns, functools.partial(FreeMaps, columns))
 
 
 @dataclass(frozen=True)
@@ -38,7 +52,7 @@ class Case:
     size: int = 5
     kernel: int = 3
     stride: int = 1
-    pose: str = "quaternion"
+    pose: str | PoseType = "quaternion"
     whole: bool = False
     coordinates: bool = False
     routing: EM = EM()
@@ -60,6 +74,10 @@ SHAPES = {
     "100 classes": Case(images=1, size=2, whole=True, parents=100),
     "matrix": Case(images=1, children=2, size=4, parents=3, pose="matrix"),
     "matrix classes": Case(children=2, size=2, whole=True, pose="matrix"),
+    "3 rows of 3": Case(images=1, children=2, size=4, parents=3, pose=free_pose(3, 3)),
+    "3 rows of 2": Case(images=1, children=2, size=3, parents=18, pose=free_pose(3, 2)),
+    "5 rows of 1": Case(images=1, children=2, size=3, parents=3, pose=free_pose(5, 1)),
+    "2 rows of 2": Case(images=1, children=2, size=3, parents=3, pose=free_pose(2, 2)),
     "coordinates": Case(children=2, size=3, whole=True, pose="matrix", coordinates=True),
     "coordinates in windows": Case(images=1, children=2, size=4, kernel=2, parents=3, pose="matrix", coordinates=True),
     "one child": Case(children=1, kernel=1, size=2),
@@ -75,6 +93,7 @@ REAL_SIZES = {
     "second layer": Case(4, 16, 16, 12, 5),
     "class layer": Case(64, 16, 10, 4, whole=True),
     "matrix layer": Case(2, 8, 16, 6, 3, 2, "matrix"),
+    "matrix layer of 32 parents": Case(8, 32, 32, 14, 3, 2, "matrix"),
     "matrix classes": Case(64, 32, 5, 4, whole=True, pose="matrix", coordinates=True),
 }
 
@@ -162,6 +181,21 @@ def test_same_numbers_from_adversarial_input(children: Callable[[Case], tuple[Te
     case = Case(images=1, children=4, size=4)
     given = children(case)
     check_close(routed(case, given, backend, torch.float32), routed(case, given, "reference", torch.float64))
+
+
+@pytest.mark.parametrize("children", ["agreeing", "activations 0 and 1", "large poses"])
+def test_same_numbers_of_wide_poses_from_adversarial_input(children: str) -> None:
+    """The Triton backend has kernels of their own for them."""
+    case = Case(images=1, children=2, size=3, kernel=2, parents=3, pose="matrix")
+    given = ADVERSARIAL[children](case)
+    check_close(routed(case, given, "triton", torch.float32), routed(case, given, "reference", torch.float64))
+
+
+@pytest.mark.parametrize("children", ["all inactive", "poses beyond it", "huge activations"])
+def test_finite_in_finite_out_of_wide_poses(children: str) -> None:
+    case = Case(images=1, children=2, size=3, parents=3, pose="matrix")
+    for name, value in routed(case, FINITE[children](case), "triton", torch.float32).items():
+        assert torch.isfinite(value).all(), name
 
 
 @pytest.mark.skipif(not ON_GPU, reason="too large for the interpreter")

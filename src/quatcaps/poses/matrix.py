@@ -16,7 +16,8 @@ class MatrixMaps(nn.Module):
 
     def __init__(self, offsets: int, children: int, parents: int) -> None:
         super().__init__()
-        self.weight = nn.Parameter(torch.empty(offsets, children, parents, SIDE, SIDE))
+        # Laid out in memory as the fused kernels read them.
+        self.weight = nn.Parameter(torch.empty(offsets, children, SIDE, parents, SIDE).permute(0, 1, 3, 4, 2))
         self.reset_parameters()
 
     def reset_parameters(self) -> None:

@@ -7,7 +7,8 @@ from torch import Tensor
 
 from quatcaps.accelerator import unavailable
 from quatcaps.routing.soft_moments.fused import operators
-from quatcaps.routing.soft_moments.layout import pack
+from quatcaps.routing.soft_moments.fused.plan import Shapes
+from quatcaps.routing.soft_moments.layout import children_first, children_last, pack
 from quatcaps.routing.soft_moments.moments import Moments, Parents
 from quatcaps.routing.window import Window
 
@@ -33,7 +34,11 @@ def refuses(poses: Tensor, maps: Tensor, competition: str) -> str | None:
 
 def bind(poses: Tensor, activations: Tensor, maps: Tensor, window: Window, *, competition: str) -> FusedVotes:
     """The votes of a layer, to be recomputed by the kernels."""
-    return FusedVotes(poses.contiguous(), activations.contiguous(), maps, window)
+    if Shapes.of(poses, maps, window).wide:
+        poses, activations = (children_first(children_last(values)) for values in (poses, activations))
+    else:
+        poses, activations = poses.contiguous(), activations.contiguous()
+    return FusedVotes(poses, activations, maps, window)
 
 
 class FusedVotes:

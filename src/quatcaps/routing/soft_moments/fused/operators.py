@@ -115,7 +115,7 @@ def _children_backward(*arguments: Any) -> tuple[Tensor, ...]:
 
 
 def _children_backward_fake(poses: Tensor, activations: Tensor, maps: Tensor, *rest: Any) -> tuple[Tensor, ...]:
-    return empty_children(poses, activations, maps)
+    return empty_children(poses, activations, maps, wide=Shapes.of(poses, maps, unpack(rest[-1])).wide)
 
 
 children_backward = torch.library.custom_op(

@@ -12,7 +12,7 @@ from quatcaps.routing.window import Window
 
 WARPS_BY_POSITION, WARPS_BY_CHILD = 4608, 8192
 """Warps, running and waiting, that keep a large GPU busy to the end of a launch; more splits than that cost more to
-add up than they gain."""
+add up than they gain. Of wide poses, of whose tiles a warp holds one entry a thread, twice as many."""
 
 
 @dataclass(frozen=True)
@@ -40,6 +40,11 @@ class Shapes:
     @property
     def positions(self) -> int:
         return self.images * self.grid[0] * self.grid[1]
+
+    @property
+    def wide(self) -> bool:
+        """Whether a pose fills a thread's registers by itself; such poses have kernels of their own."""
+        return self.dims > 4
 
     @property
     def inside(self) -> int:
@@ -81,6 +86,7 @@ class Shapes:
             "STRIDE": self.window.stride,
             "SHARED": self.window.shared,
             "COORDINATES": self.window.coordinates,
+            **({"TILE_COLUMNS": power_of_two(self.columns)} if self.wide else {}),
         }
 
 
@@ -95,46 +101,65 @@ class Plan:
     tiles: int
     splits: int
     per_program: int
+    registers: int | None = None  # most of a thread; None: as many as the compiler likes
 
     @property
     def launch(self) -> tuple[int, int]:
         return (self.tiles, self.splits)
 
     def options(self) -> dict[str, int]:
-        return {"TILE": self.tile, "TILE_PARENTS": self.tile_parents, "num_warps": self.warps}
+        limit = {} if self.registers is None else {"maxnreg": self.registers}
+        return {"TILE": self.tile, "TILE_PARENTS": self.tile_parents, "num_warps": self.warps, **limit}
 
 
-def plan(rows: int, steps: int, shapes: Shapes, *, per_thread: int, least_steps: int, warps_wanted: int) -> Plan:
+def plan(
+    rows: int,
+    steps: int,
+    shapes: Shapes,
+    *,
+    per_thread: int,
+    least_steps: int,
+    warps_wanted: int,
+    registers: int | None = None,
+) -> Plan:
     """Cuts `rows` × parents into tiles of `per_thread` entries a thread, and `steps` into equal walks of at least
     `least_steps`, so many that there are `warps_wanted` in all."""
     tile_parents = max(4, power_of_two(shapes.parents))
     # Of wide poses a thread has room for one entry, and sums over up to 32 parents stay within a warp.
-    wide = shapes.dims > 4
-    warps = min(16, max(1, tile_parents // (32 if wide else 16)))
-    per_thread = 1 if wide else per_thread
+    warps = min(16, max(1, tile_parents // (32 if shapes.wide else 16)))
+    per_thread = 1 if shapes.wide else per_thread
     tile = max(1, min(per_thread * 32 * warps // tile_parents, power_of_two(rows)))
     tiles = math.ceil(rows / tile)
     splits = max(1, min(math.ceil(warps_wanted / max(1, tiles * warps)), steps // least_steps))
     per_program = max(1, math.ceil(steps / splits))
-    return Plan(tile, tile_parents, warps, tiles, max(1, math.ceil(steps / per_program)), per_program)
+    return Plan(tile, tile_parents, warps, tiles, max(1, math.ceil(steps / per_program)), per_program, registers)
 
 
-def by_position(shapes: Shapes, *, per_thread: int, least_steps: int) -> Plan:
-    """For the passes whose tiles are positions and whose steps are children."""
+def by_position(shapes: Shapes, *, per_thread: int, least_steps: int, registers: int) -> Plan:
+    """For the passes whose tiles are positions and whose steps are children; `registers` are the most that a thread
+    gets for a wide pose. The compiler left alone takes too many for three warps of a quarter of a processor, or spares
+    some that it could use."""
     return plan(
         shapes.positions,
         shapes.inside,
         shapes,
         per_thread=per_thread,
         least_steps=least_steps,
-        warps_wanted=WARPS_BY_POSITION,
+        warps_wanted=WARPS_BY_POSITION * (2 if shapes.wide else 1),
+        registers=registers if shapes.wide else None,
     )
 
 
-def by_child(shapes: Shapes, *, per_thread: int) -> Plan:
+def by_child(shapes: Shapes, *, per_thread: int, registers: int) -> Plan:
     """For the pass whose tiles are children and whose steps are positions."""
     return plan(
-        shapes.inside, shapes.positions, shapes, per_thread=per_thread, least_steps=16, warps_wanted=WARPS_BY_CHILD
+        shapes.inside,
+        shapes.positions,
+        shapes,
+        per_thread=per_thread,
+        least_steps=16,
+        warps_wanted=WARPS_BY_CHILD * (2 if shapes.wide else 1),
+        registers=registers if shapes.wide else None,
     )
 
 

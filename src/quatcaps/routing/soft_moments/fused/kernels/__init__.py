@@ -13,14 +13,19 @@ column, positions p (images × grid). The passes:
   maps is a sum over positions and stays in registers; that of the poses is a sum over parents, and goes to a column
   buffer that `fold` gathers. For uniform assignments this pass stands alone.
 
+Wide poses, of more than 4 numbers, have kernels of their own in `wide_forward` and `wide_backward`: the same passes,
+with the columns of a pose's row as an axis of the tile.
+
 Children or positions are split over programs to fill the chip; partial sums lie side by side and are added in a fixed
 order. No atomics: the same input gives the same bits. Every loop loads the next step's numbers before it uses this
-step's: registers are too many for other warps to hide the wait. Only `sum_children` of wide poses (more than 4 numbers)
-does not: two steps' numbers would not fit, and would take the compiler minutes.
+step's: registers are too many for other warps to hide the wait. Only `sum_children` of wide poses does not: two steps'
+numbers would not fit.
 
-Layouts: parents (p, h, j), maps (b, column × column, j): parents are neighbours in memory, and a thread holds a few
-of them. Poses (n, i, h, y, x) where positions are neighbours in a tile, and (n, y, x, h, i), with the activation as
-last h, where children are. A tuple of tiles stands for the dimension h: all loops over it are unrolled.
+Layouts: parents (p, h, j): parents are neighbours in memory. Narrow poses: maps (b, column × column, j), and a thread
+holds a few parents; poses (n, i, h, y, x) where positions are neighbours in a tile, and (n, y, x, h, i), with the
+activation as last h, where children are; a tuple of tiles stands for the dimension h, and all loops over it are
+unrolled. Wide poses: poses (n, y, x, i, h), maps (b, column of the pose, j, column of the vote), and a thread holds the
+rows of one parent; a tuple stands for the rows.
 
 Logits are kept in units of log 2, for `exp2`.
 """

@@ -6,7 +6,6 @@ import triton
 import triton.language as tl
 
 from quatcaps.routing.soft_moments.fused.kernels.tiles import (
-    INTERPRETED,
     LOG2E,
     add_tiles,
     coordinates,
@@ -15,9 +14,9 @@ from quatcaps.routing.soft_moments.fused.kernels.tiles import (
     load_rows,
     load_tiles,
     moved,
+    multiply,
     slopes,
     store_tiles,
-    sums_by_lane,
     zero_tiles,
 )
 
@@ -56,10 +55,6 @@ def sum_children(
     two share the votes, and everything after dd."""
     DIMS: tl.constexpr = ROWS * COLUMNS
     INSIDE: tl.constexpr = CHILDREN * PLACES
-    AHEAD: tl.constexpr = DIMS <= 4
-    # One entry a thread, the parents of a child side by side in one warp: `plan` cuts wide poses so.
-    ONE_WARP: tl.constexpr = (TILE * TILE_PARENTS == 32) and (TILE_PARENTS >= 16)
-    BY_LANE: tl.constexpr = (DIMS == 16) and ONE_WARP and (not INTERPRETED)
     b = tl.program_id(0) * TILE + tl.arange(0, TILE)
     j = tl.arange(0, TILE_PARENTS)
     here = b < INSIDE
@@ -75,9 +70,27 @@ def sum_children(
     start = split * per_program
     stop = tl.minimum(start + per_program, positions)
     children = (log_total + b.to(tl.int64) * positions, grad_activation + b.to(tl.int64) * positions)
-    if AHEAD:
+    step = load_position(
+        start,
+        window,
+        (rows if WEIGHTED else uniform_rows) + j,
+        children,
+        here,
+        real,
+        CHILDREN,
+        PARENTS,
+        DIMS,
+        HEIGHT,
+        WIDTH,
+        GRID_HEIGHT,
+        GRID_WIDTH,
+        STRIDE,
+        WEIGHTED,
+    )
+    for p in range(start, stop):
+        u, a, m, q, g1, g2, c, g0, log_sum, da = step
         step = load_position(
-            start,
+            tl.minimum(p + 1, stop - 1),
             window,
             (rows if WEIGHTED else uniform_rows) + j,
             children,
@@ -93,44 +106,6 @@ def sum_children(
             STRIDE,
             WEIGHTED,
         )
-    for p in range(start, stop):
-        if AHEAD:
-            u, a, m, q, g1, g2, c, g0, log_sum, da = step
-            step = load_position(
-                tl.minimum(p + 1, stop - 1),
-                window,
-                (rows if WEIGHTED else uniform_rows) + j,
-                children,
-                here,
-                real,
-                CHILDREN,
-                PARENTS,
-                DIMS,
-                HEIGHT,
-                WIDTH,
-                GRID_HEIGHT,
-                GRID_WIDTH,
-                STRIDE,
-                WEIGHTED,
-            )
-        else:
-            u, a, m, q, g1, g2, c, g0, log_sum, da = load_position(
-                p,
-                window,
-                (rows if WEIGHTED else uniform_rows) + j,
-                children,
-                here,
-                real,
-                CHILDREN,
-                PARENTS,
-                DIMS,
-                HEIGHT,
-                WIDTH,
-                GRID_HEIGHT,
-                GRID_WIDTH,
-                STRIDE,
-                WEIGHTED,
-            )
         if UNIFORM:
             even_row = uniform_rows + p * ((3 * DIMS + 1) * PARENTS) + j
             k1 = load_rows(even_row + DIMS * PARENTS, real, DIMS, PARENTS)
@@ -142,14 +117,15 @@ def sum_children(
         d = deviations_by_child(matrix, u, centred, ROWS, COLUMNS)
         if WEIGHTED:
             dweight, slope = slopes(g0, g1, g2, d, DIMS)
-            energy = q[0] * (d[0] * d[0])
+            pull = multiply(q, d, DIMS)
+            energy = pull[0] * d[0]
             for h in tl.static_range(1, DIMS):
-                energy += q[h] * (d[h] * d[h])
+                energy += pull[h] * d[h]
             weight = tl.exp2(energy * (-0.5 * LOG2E) + (c - log_sum[:, None])) * a[:, None]
             dl = weight * (dweight - da[:, None])
             dd = ()
             for h in tl.static_range(DIMS):
-                dd += (weight * (slope[h] + g2[h] * d[h]) - dl * q[h] * d[h],)
+                dd += (weight * (slope[h] + g2[h] * d[h]) - dl * pull[h],)
         if UNIFORM:
             dshare, slope = slopes(k0, k1, k2, d, DIMS)
             even = (a * (1.0 / PARENTS))[:, None]
@@ -164,24 +140,12 @@ def sum_children(
                 dd = more
                 da = dshare
         out = columns + tl.cast(p, tl.int64) * ((DIMS + 1) * INSIDE) + b
-        if BY_LANE:
-            du = ()
-            for r in tl.static_range(ROWS):
-                for e in tl.static_range(COLUMNS):
-                    cell = dd[r * COLUMNS] * matrix[e]
-                    for k in tl.static_range(1, COLUMNS):
-                        cell += dd[r * COLUMNS + k] * matrix[k * COLUMNS + e]
-                    du += (cell,)
-            own = out[:, None] + (j // (TILE_PARENTS // DIMS))[None, :] * INSIDE
-            once = here[:, None] & (j % (TILE_PARENTS // DIMS) == 0)[None, :]
-            tl.store(own, sums_by_lane(du, j, TILE_PARENTS), mask=once)
-        else:
-            for r in tl.static_range(ROWS):
-                for e in tl.static_range(COLUMNS):
-                    du = dd[r * COLUMNS] * matrix[e]
-                    for k in tl.static_range(1, COLUMNS):
-                        du += dd[r * COLUMNS + k] * matrix[k * COLUMNS + e]
-                    tl.store(out + (r * COLUMNS + e) * INSIDE, tl.sum(du, 1), mask=here)
+        for r in tl.static_range(ROWS):
+            for e in tl.static_range(COLUMNS):
+                du = dd[r * COLUMNS] * matrix[e]
+                for k in tl.static_range(1, COLUMNS):
+                    du += dd[r * COLUMNS + k] * matrix[k * COLUMNS + e]
+                tl.store(out + (r * COLUMNS + e) * INSIDE, tl.sum(du, 1), mask=here)
         tl.store(out + DIMS * INSIDE, da, mask=here)
         total = ()
         for k in tl.static_range(COLUMNS):

@@ -30,6 +30,8 @@ from quatcaps.routing.soft_moments.fused.kernels.tiles import (
     zero_tiles,
 )
 
+SOME = tl.constexpr(8)
+
 
 @triton.jit
 def sum_moments(
@@ -154,7 +156,7 @@ def sum_uniform(
     """Moments under uniform assignments, each split about a centre of its own.
 
     Centred at the mean of a part of the children that weighs a share f of all, the variance loses at most a factor
-    1/f of its digits: every fourth child will do, unless these weigh next to nothing.
+    1/f of its digits: every eighth child will do, unless these weigh next to nothing.
     """
     DIMS: tl.constexpr = ROWS * COLUMNS
     p, j, here, mask = tile_of_positions(positions, PARENTS, TILE, TILE_PARENTS)
@@ -164,6 +166,13 @@ def sum_uniform(
     split = tl.program_id(1)
     start = split * per_program
     stop = tl.minimum(start + per_program, CHILDREN * PLACES)
+    total = tl.zeros([TILE], tl.float32)
+    of_some = tl.zeros([TILE], tl.float32)
+    for b in range(start, stop):
+        a = load_activation(activations, b, here, CHILDREN, HEIGHT * WIDTH, WIDTH, KERNEL_WIDTH)
+        total += a
+        of_some += tl.where((b - start) % SOME == 0, a, 0.0)
+    some = tl.where(tl.max(total - 64 * of_some, 0) > 0, 1, SOME)
     weighed, m = sum_votes(
         poses,
         activations,
@@ -171,7 +180,7 @@ def sum_uniform(
         first,
         start,
         stop,
-        4,
+        some,
         p,
         j,
         here,
@@ -188,34 +197,6 @@ def sum_uniform(
         SHARED,
         COORDINATES,
     )
-    total = tl.zeros([TILE], tl.float32)
-    for b in range(start, stop):
-        total += load_activation(activations, b, here, CHILDREN, HEIGHT * WIDTH, WIDTH, KERNEL_WIDTH)
-    if tl.max(total - 64 * weighed, 0) > 0:
-        weighed, m = sum_votes(
-            poses,
-            activations,
-            maps,
-            first,
-            start,
-            stop,
-            1,
-            p,
-            j,
-            here,
-            mask,
-            positions,
-            CHILDREN,
-            PARENTS,
-            ROWS,
-            COLUMNS,
-            HEIGHT * WIDTH,
-            WIDTH,
-            KERNEL_WIDTH,
-            PLACES,
-            SHARED,
-            COORDINATES,
-        )
     m = scale_tiles(m, (1.0 / tl.maximum(weighed, SMALLEST))[:, None], DIMS)
     s1 = load_tiles(first, p, j, mask & (positions < 0), DIMS, PARENTS)
     s2 = load_tiles(first, p, j, mask & (positions < 0), DIMS, PARENTS)

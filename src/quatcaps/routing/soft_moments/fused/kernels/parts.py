@@ -9,6 +9,16 @@ from quatcaps.routing.soft_moments.fused.kernels.tiles import SMALLEST
 
 
 @triton.jit
+def place_in_row(h, j, PARENTS: tl.constexpr, COLUMNS: tl.constexpr, WIDE: tl.constexpr):
+    """Where number h of parent j stands among those of a position that the pass by child reads: (h, j), or, of wide
+    poses, (row, j, column)."""
+    if WIDE:
+        return h // COLUMNS * (COLUMNS * PARENTS) + j * COLUMNS + h % COLUMNS
+    else:
+        return h * PARENTS + j
+
+
+@triton.jit
 def add_moments(
     parts,  # (split, [p × j, p × h × j, p × h × j])
     mass,  # (p, j)
@@ -88,11 +98,13 @@ def finish_parents(
     grad_centre,  # (p, h, j)
     grad_precision,  # (p, h, j)
     grad_logit,  # (p, j)
-    rows,  # (p, [centre, precision, g1, g2: h; logit, g0], j)
+    rows,  # (p, [centre, precision, g1, g2: place_in_row; logit, g0: j])
     splits,
     positions,
     PARENTS: tl.constexpr,
     DIMS: tl.constexpr,
+    COLUMNS: tl.constexpr,
+    WIDE: tl.constexpr,
     TILE: tl.constexpr,
 ):
     """Gradients of the parents from sums over children.
@@ -121,27 +133,29 @@ def finish_parents(
     tl.store(grad_centre + e, q * e1 - g1 * s0 - 2 * g2 * s1, mask=here)
     tl.store(grad_precision + e, -0.5 * e2, mask=here)
     tl.store(grad_logit + parent, e0, mask=leading)
-    row = rows + e // (DIMS * PARENTS) * ((4 * DIMS + 2) * PARENTS) + e % PARENTS
-    place = row + e // PARENTS % DIMS * PARENTS
+    row = rows + e // (DIMS * PARENTS) * ((4 * DIMS + 2) * PARENTS)
+    place = row + place_in_row(e // PARENTS % DIMS, e % PARENTS, PARENTS, COLUMNS, WIDE)
     tl.store(place, tl.load(centre + e, mask=here, other=0.0), mask=here)
     tl.store(place + DIMS * PARENTS, q, mask=here)
     tl.store(place + 2 * DIMS * PARENTS, g1, mask=here)
     tl.store(place + 3 * DIMS * PARENTS, g2, mask=here)
     g0 = tl.load(grad_mass + parent, mask=leading, other=0.0)
-    tl.store(row + (4 * DIMS + 1) * PARENTS, g0, mask=leading)
+    tl.store(row + (4 * DIMS + 1) * PARENTS + e % PARENTS, g0, mask=leading)
 
 
 @triton.jit
 def pack_uniform(
-    rows,  # (p, [centre, precision, g1, g2: h; logit, g0], j)
+    rows,  # (p, [centre, precision, g1, g2: place_in_row; logit, g0: j])
     centre,  # (p, h, j)
     grad_mass,  # (p, j)
     grad_first,  # (p, h, j)
     grad_second,  # (p, h, j)
-    uniform_rows,  # (p, [centre, g1, g2: h; g0], j)
+    uniform_rows,  # (p, [centre, g1, g2: place_in_row; g0: j])   the centre only where no other is known
     parents,
     PARENTS: tl.constexpr,
     DIMS: tl.constexpr,
+    COLUMNS: tl.constexpr,
+    WIDE: tl.constexpr,
     WEIGHTED: tl.constexpr,
     TILE: tl.constexpr,
 ):
@@ -153,21 +167,23 @@ def pack_uniform(
     here = e < parents
     p, j = e // PARENTS, e % PARENTS
     k0 = tl.load(grad_mass + e, mask=here, other=0.0)
-    row = uniform_rows + p * ((3 * DIMS + 1) * PARENTS) + j
+    row = uniform_rows + p * ((3 * DIMS + 1) * PARENTS)
+    weighted = rows + p * ((4 * DIMS + 2) * PARENTS)
     for h in tl.static_range(DIMS):
         source = p * (DIMS * PARENTS) + h * PARENTS + j
+        place = place_in_row(h, j, PARENTS, COLUMNS, WIDE)
         m = tl.load(centre + source, mask=here, other=0.0)
         k1 = tl.load(grad_first + source, mask=here, other=0.0)
         k2 = tl.load(grad_second + source, mask=here, other=0.0)
         if WEIGHTED:
-            moved = tl.load(rows + p * ((4 * DIMS + 2) * PARENTS) + h * PARENTS + j, mask=here, other=0.0) - m
+            moved = tl.load(weighted + place, mask=here, other=0.0) - m
             k0 += moved * (k1 + k2 * moved)
             k1 += 2 * k2 * moved
-            m += moved
-        tl.store(row + h * PARENTS, m, mask=here)
-        tl.store(row + (DIMS + h) * PARENTS, k1, mask=here)
-        tl.store(row + (2 * DIMS + h) * PARENTS, k2, mask=here)
-    tl.store(row + 3 * DIMS * PARENTS, k0, mask=here)
+        else:
+            tl.store(row + place, m, mask=here)
+        tl.store(row + DIMS * PARENTS + place, k1, mask=here)
+        tl.store(row + 2 * DIMS * PARENTS + place, k2, mask=here)
+    tl.store(row + 3 * DIMS * PARENTS + j, k0, mask=here)
 
 
 @triton.jit
@@ -214,3 +230,44 @@ def pack_children(
         values = tl.load(activations + channel * PLANE + within, mask=mask, other=0.0)
     target = packed + (pixel.to(tl.int64)[:, None] * (DIMS + 1) + h) * CHILDREN + i[None, :]
     tl.store(target, values, mask=mask)
+
+
+@triton.jit
+def fold_channels(
+    columns,  # (p, place, [i × h, i])
+    grad_poses,  # (n, y, x, i, h)
+    grad_activations,  # (n, y, x, i)
+    pixels,
+    CHILDREN: tl.constexpr,
+    DIMS: tl.constexpr,
+    HEIGHT: tl.constexpr,
+    WIDTH: tl.constexpr,
+    GRID_HEIGHT: tl.constexpr,
+    GRID_WIDTH: tl.constexpr,
+    KERNEL_HEIGHT: tl.constexpr,
+    KERNEL_WIDTH: tl.constexpr,
+    STRIDE: tl.constexpr,
+    TILE: tl.constexpr,
+):
+    """Of wide poses, each child's gradient: the sum of its columns in all windows that hold it, place by place."""
+    CHANNELS: tl.constexpr = CHILDREN * (DIMS + 1)
+    pixel = tl.program_id(0)
+    channel = tl.program_id(1) * TILE + tl.arange(0, TILE)
+    image, y, x = pixel // (HEIGHT * WIDTH), pixel // WIDTH % HEIGHT, pixel % WIDTH
+    total = tl.zeros([TILE], tl.float32)
+    for ky in range(KERNEL_HEIGHT):
+        top = y - ky
+        row = top // STRIDE
+        for kx in range(KERNEL_WIDTH):
+            left = x - kx
+            column = left // STRIDE
+            seen = (top >= 0) & (left >= 0) & (row < GRID_HEIGHT) & (column < GRID_WIDTH)
+            seen &= (row * STRIDE == top) & (column * STRIDE == left)
+            p = tl.cast((image * GRID_HEIGHT + row) * GRID_WIDTH + column, tl.int64)
+            source = columns + (p * (KERNEL_HEIGHT * KERNEL_WIDTH) + ky * KERNEL_WIDTH + kx) * CHANNELS
+            total += tl.load(source + channel, mask=seen & (channel < CHANNELS), other=0.0)
+    POSES: tl.constexpr = CHILDREN * DIMS
+    tl.store(grad_poses + tl.cast(pixel, tl.int64) * POSES + channel, total, mask=channel < POSES)
+    of_activation = (channel >= POSES) & (channel < CHANNELS)
+    place = tl.cast(pixel, tl.int64) * CHILDREN + (channel - POSES)
+    tl.store(grad_activations + place, total, mask=of_activation)

@@ -224,22 +224,15 @@ def halved(values, upper, EXCHANGE: tl.constexpr, HALF: tl.constexpr):
 
 
 @triton.jit
-def sums_by_lane(values, j, TILE_PARENTS: tl.constexpr):
-    """Sums over parents of 16 tiles of one warp, one entry a thread: that of tile number j (of 16 parents), or j // 2
-    (of 32). 15 or 16 exchanges between lanes instead of 64 or 80."""
-    if TILE_PARENTS == 32:
-        values = halved(values, ((j & 16) != 0)[None, :], EXCHANGE_16, 8)
-        values = halved(values, ((j & 8) != 0)[None, :], EXCHANGE_8, 4)
-        values = halved(values, ((j & 4) != 0)[None, :], EXCHANGE_4, 2)
-        values = halved(values, ((j & 2) != 0)[None, :], EXCHANGE_2, 1)
-        last = values[0]
-        return last + tl.inline_asm_elementwise(EXCHANGE_1, "=f,f", [last], dtype=tl.float32, is_pure=False, pack=1)
-    else:
-        values = halved(values, ((j & 8) != 0)[None, :], EXCHANGE_8, 8)
-        values = halved(values, ((j & 4) != 0)[None, :], EXCHANGE_4, 4)
-        values = halved(values, ((j & 2) != 0)[None, :], EXCHANGE_2, 2)
-        values = halved(values, ((j & 1) != 0)[None, :], EXCHANGE_1, 1)
-        return values[0]
+def sums_by_lane(values, j):
+    """Sums over parents of 16 tiles of one warp that has one parent a thread: that of tile number j // 2. 16 exchanges
+    between lanes instead of 80."""
+    values = halved(values, ((j & 16) != 0)[None, :], EXCHANGE_16, 8)
+    values = halved(values, ((j & 8) != 0)[None, :], EXCHANGE_8, 4)
+    values = halved(values, ((j & 4) != 0)[None, :], EXCHANGE_4, 2)
+    values = halved(values, ((j & 2) != 0)[None, :], EXCHANGE_2, 1)
+    last = values[0]
+    return last + tl.inline_asm_elementwise(EXCHANGE_1, "=f,f", [last], dtype=tl.float32, is_pure=False, pack=1)
 
 
 @triton.jit
