@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import itertools
+import shutil
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -21,6 +22,11 @@ TINY = {"size": 8, "azimuths": [0, 18], "elevations": [2], "lightings": [0]}
 
 def load(split: str = "test", **settings: object) -> ImageSet:
     return toys.load(split, **(TINY | settings))  # type: ignore[arg-type]
+
+
+def files(folder: Path) -> list[Path]:
+    """What is in a folder beside locks, which stay."""
+    return [path for path in folder.iterdir() if path.suffix != ".lock"]
 
 
 @pytest.fixture(autouse=True)
@@ -102,7 +108,28 @@ def test_the_cache_gives_the_same_set_without_rendering(tmp_path: Path, never_re
     assert torch.equal(first.images, second.images)
     assert torch.equal(first.labels, second.labels)
     assert first.info.keys() == second.info.keys()
-    assert len(list(folder.iterdir())) == 1
+    assert len(files(folder)) == 1
+
+
+def test_of_several_processes_one_renders(
+    tmp_path: Path, never_render: Callable[[], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The toys of another process, which held the lock, are taken."""
+    first = load(cache=tmp_path / "theirs")
+    (path,) = files(tmp_path / "theirs")
+    never_render()
+
+    class Held:
+        def __init__(self, lock: Path) -> None:
+            self.folder = lock.parent
+
+        def __enter__(self) -> None:
+            shutil.copy(path, self.folder)
+
+        def __exit__(self, *exception: object) -> None: ...
+
+    monkeypatch.setattr(dataset, "FileLock", Held)
+    assert torch.equal(load(cache=tmp_path / "ours").images, first.images)
 
 
 @pytest.mark.parametrize(
@@ -157,13 +184,13 @@ def test_a_damaged_file_is_rendered_again(
     tmp_path: Path, damage: Callable[[bytes], bytes], never_render: Callable[[], None]
 ) -> None:
     first = load(cache=tmp_path)
-    (path,) = tmp_path.iterdir()
+    (path,) = files(tmp_path)
     whole = path.read_bytes()
     assert damage(whole) != whole
     path.write_bytes(damage(whole))
     again = load(cache=tmp_path)
     assert torch.equal(first.images, again.images)
-    assert list(tmp_path.iterdir()) == [path]
+    assert files(tmp_path) == [path]
     never_render()
     assert torch.equal(first.images, load(cache=tmp_path).images)
 
@@ -171,7 +198,7 @@ def test_a_damaged_file_is_rendered_again(
 def test_a_whole_file_of_other_toys_is_not_taken(tmp_path: Path) -> None:
     first = load(cache=tmp_path / "first")
     load(cache=tmp_path / "second", seed=1)
-    (path,), (other,) = (tmp_path / "first").iterdir(), (tmp_path / "second").iterdir()
+    (path,), (other,) = files(tmp_path / "first"), files(tmp_path / "second")
     path.write_bytes(other.read_bytes())
     assert torch.equal(load(cache=tmp_path / "first").images, first.images)
 
@@ -189,7 +216,7 @@ def test_a_folder_that_cannot_be_written_is_named_before_rendering(
 
 def test_a_failed_write_leaves_the_old_file_and_nothing_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     load(cache=tmp_path)
-    (path,) = tmp_path.iterdir()
+    (path,) = files(tmp_path)
     path.write_bytes(b"old")
 
     def full(*arguments: object) -> None:
@@ -199,7 +226,7 @@ def test_a_failed_write_leaves_the_old_file_and_nothing_else(tmp_path: Path, mon
     with pytest.raises(QuatcapsError, match="disk is full"):
         load(cache=tmp_path)
     assert path.read_bytes() == b"old"
-    assert list(tmp_path.iterdir()) == [path]
+    assert files(tmp_path) == [path]
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,8 @@ class Dropout(nn.Module):
     """In training, each number is 0 with probability `part`, and divided by 1 − `part` otherwise.
 
     Which ones follows from a seed, drawn when the module is made, and from how often it was called in training: both
-    are buffers, and so in every checkpoint.
+    are buffers, and so in every checkpoint. Where several processes share a batch, `part_of_batch` says which part this
+    one has: together they leave out what one process would.
     """
 
     seed: Tensor
@@ -27,6 +28,7 @@ class Dropout(nn.Module):
         if not 0 <= part < 1:
             raise QuatcapsError(f"dropout of {part}: it must be 0 or more and below 1")
         self.part = part
+        self.part_of_batch = 0
         self.register_buffer("seed", torch.randint(2**62, ()))
         self.register_buffer("calls", torch.zeros((), dtype=torch.int64))
 
@@ -34,7 +36,8 @@ class Dropout(nn.Module):
         if not self.training or not self.part:
             return values
         self.calls.add_(1)
-        places = torch.arange(values.numel(), device=values.device).view(values.shape)
+        first = self.part_of_batch * values.numel()
+        places = torch.arange(first, first + values.numel(), device=values.device).view(values.shape)
         kept = uniform(mixed(self.seed + self.calls * STEP) + places * STEP) >= self.part
         return values * kept / (1 - self.part)
 

@@ -7,6 +7,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from quatcaps.errors import at_least_one
+from quatcaps.layers.synchronised import SynchronisedBatchNorm
 
 CHANNELS_LAST_FROM = 2**14
 """Numbers per image."""
@@ -57,10 +58,11 @@ def well_laid(features: Tensor) -> Tensor:
     return features
 
 
-def normalised(norm: nn.BatchNorm2d, features: Tensor) -> Tensor:
+def normalised(norm: nn.BatchNorm2d | SynchronisedBatchNorm, features: Tensor) -> Tensor:
     """Batch normalisation; of images in training on a GPU, by sums of our own: the library's kernels give each channel
     one block of threads, and compute a gradient that nobody asks for. We sum image by image first."""
-    if not (features.is_cuda and norm.training) or features.requires_grad:
+    ours = features.is_cuda and norm.training and not features.requires_grad
+    if not ours or isinstance(norm, SynchronisedBatchNorm):
         return norm(features)
     return normalised_constants(norm, features)
 

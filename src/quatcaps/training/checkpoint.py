@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from quatcaps.errors import QuatcapsError
 from quatcaps.files import new_folder, read_json
-from quatcaps.tensors import load_tensors, save_tensors
+from quatcaps.tensors import load_into, load_tensors, save_tensors
 
 FORMAT = 2
 KEPT = 2
@@ -46,7 +46,7 @@ def save(
     position: Position,
 ) -> Path:
     """Writes the checkpoint of this step into `folder` and removes all but the newest few."""
-    path = folder / f"step-{position.step:08d}"
+    path = path_of(folder, position)
     if path.exists():
         return path
     training: dict[str, Any] = {}
@@ -61,6 +61,11 @@ def save(
     return path
 
 
+def path_of(folder: Path, position: Position) -> Path:
+    """Where the checkpoint of a position lies in `folder`."""
+    return folder / f"step-{position.step:08d}"
+
+
 def checkpoints(folder: Path) -> list[Path]:
     """The checkpoints in a folder, oldest first."""
     if not folder.is_dir():
@@ -71,14 +76,7 @@ def checkpoints(folder: Path) -> list[Path]:
 
 def restore(path: Path, network: nn.Module, optimiser: torch.optim.Optimizer) -> Position:
     """Puts a checkpoint back into what it was saved from. Chance needs none: it follows from the seed and the step."""
-    state = read_json(path / "state.json", "a checkpoint's state")
-    if state.pop("format", None) != FORMAT:
-        raise QuatcapsError(f"{path} was written in another format than this version reads ({FORMAT})")
-    kinds = {field.name: type(field.default) for field in fields(Position)}
-    if state.keys() != kinds.keys() or any(type(state[name]) is not kind for name, kind in kinds.items()):
-        raise QuatcapsError(
-            f"{path / 'state.json'} is not a checkpoint's state: its entries must be {', '.join(kinds)}"
-        )
+    position = read_position(path)
     load_weights(path, network)
     tensors = load_tensors(path / "training.safetensors")
     moments: dict[int, dict[str, Tensor]] = {}
@@ -88,16 +86,42 @@ def restore(path: Path, network: nn.Module, optimiser: torch.optim.Optimizer) ->
             raise QuatcapsError(f"{path / 'training.safetensors'} does not fit this run: it holds {name!r}")
         moments.setdefault(int(parts[1]), {})[parts[2]] = tensor
     check_moments(path / "training.safetensors", moments, optimiser)
+    laid = {number: lying_as(parameters_of(optimiser)[number], state) for number, state in moments.items()}
     try:
-        optimiser.load_state_dict({"state": moments, "param_groups": optimiser.state_dict()["param_groups"]})
+        optimiser.load_state_dict({"state": laid, "param_groups": optimiser.state_dict()["param_groups"]})
     except (KeyError, ValueError, RuntimeError, TypeError) as error:
         raise QuatcapsError(f"{path / 'training.safetensors'} does not fit this run: {error}") from error
+    return position
+
+
+def read_position(path: Path) -> Position:
+    """Where the run stood when it left this checkpoint."""
+    state = read_json(path / "state.json", "a checkpoint's state")
+    if state.pop("format", None) != FORMAT:
+        raise QuatcapsError(f"{path} was written in another format than this version reads ({FORMAT})")
+    kinds = {field.name: type(field.default) for field in fields(Position)}
+    if state.keys() != kinds.keys() or any(type(state[name]) is not kind for name, kind in kinds.items()):
+        raise QuatcapsError(
+            f"{path / 'state.json'} is not a checkpoint's state: its entries must be {', '.join(kinds)}"
+        )
     return Position(**state)
+
+
+def parameters_of(optimiser: torch.optim.Optimizer) -> list[Tensor]:
+    return [parameter for group in optimiser.param_groups for parameter in group["params"]]
+
+
+def lying_as(parameter: Tensor, state: dict[str, Tensor]) -> dict[str, Tensor]:
+    """A parameter's state, in memory as the parameter: a fused optimiser takes nothing else."""
+    return {
+        key: torch.empty_like(parameter, dtype=tensor.dtype).copy_(tensor) if tensor.ndim else tensor
+        for key, tensor in state.items()
+    }
 
 
 def check_moments(source: Path, moments: dict[int, dict[str, Tensor]], optimiser: torch.optim.Optimizer) -> None:
     """Raises unless there is a state of each parameter's shape, or none at all, as before the first step."""
-    parameters = [parameter for group in optimiser.param_groups for parameter in group["params"]]
+    parameters = parameters_of(optimiser)
     if moments and moments.keys() != set(range(len(parameters))):
         raise QuatcapsError(
             f"{source} does not fit this run: it holds the state of {len(moments)} parameters, not of {len(parameters)}"
@@ -113,15 +137,4 @@ def check_moments(source: Path, moments: dict[int, dict[str, Tensor]], optimiser
 
 def load_weights(path: Path, network: nn.Module) -> None:
     """A checkpoint's parameters and buffers into `network`; an error that names the first one that does not fit."""
-    source = path / "weights.safetensors"
-    tensors, wanted = load_tensors(source), network.state_dict()
-    for name in sorted(wanted.keys() | tensors.keys()):
-        if name not in tensors or name not in wanted:
-            problem = "is missing from the file" if name in wanted else "is not in this network"
-            raise QuatcapsError(f"{source} does not fit the network: {name} {problem}")
-        if tensors[name].shape != wanted[name].shape:
-            raise QuatcapsError(
-                f"{source} does not fit the network: {name} has shape {tuple(tensors[name].shape)}, the network's "
-                f"{tuple(wanted[name].shape)}: build it with the channels, classes and settings it was trained with"
-            )
-    network.load_state_dict(tensors)
+    load_into(network, path / "weights.safetensors")

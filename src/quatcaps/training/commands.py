@@ -9,14 +9,14 @@ from rich.console import Console
 
 from quatcaps import settings
 from quatcaps.data import find_dataset
-from quatcaps.data.batches import Share, check_batch
+from quatcaps.data.batches import check_batch
 from quatcaps.data.cache import data_folder
 from quatcaps.data.imageset import ImageSet
 from quatcaps.data.splits import Experiment
-from quatcaps.errors import QuatcapsError
 from quatcaps.models import build, parameter_count, settings_for, settings_of
 from quatcaps.training.config import TrainingConfig
 from quatcaps.training.loop import Trainer
+from quatcaps.training.processes import ALONE, Processes, joined
 from quatcaps.training.progress import TrainingProgress, stages
 from quatcaps.training.run import (
     Run,
@@ -25,6 +25,7 @@ from quatcaps.training.run import (
     create_run,
     load_experiment,
     load_images,
+    new_run,
     open_run,
 )
 
@@ -40,38 +41,51 @@ def load_run_images(config: TrainingConfig, folder: Path | None, console: Consol
 
 
 def start_run(config: TrainingConfig, folder: Path, data_dir: Path | None, console: Console) -> Run:
-    """Trains a new run in `folder`."""
-    check_alone()
-    config = checked(config)
-    check_free(folder)
-    experiment = load_run_images(config, data_dir, console)
-    training = experiment.training
-    check_batch(config.batch, len(training))
-    config.check(training.channels, training.size)
-    check_network(config, config.seen(training.size))
-    run = create_run(folder, config, training)
-    return train_run(run, experiment, console)
+    """Trains a new run in `folder`, with the other processes where torchrun started several."""
+    with joined() as processes:
+        console = processes.console(console)
+        config = checked(config)
+        processes.share.of(config.batch)
+        if processes.leads:
+            check_free(folder)
+        with processes.one_first():
+            experiment = load_run_images(config, data_dir, console)
+        training = experiment.training
+        check_batch(config.batch, len(training))
+        config.check(training.channels, training.size)
+        check_network(config, config.seen(training.size))
+        run = (create_run if processes.leads else new_run)(folder, config, training)
+        return train_run(run, experiment, console, processes=processes)
 
 
 def resume_run(folder: Path, data_dir: Path | None, console: Console, device: str | None = None) -> Run:
-    """Goes on with the run in `folder` from its newest checkpoint."""
-    check_alone()
-    run = open_run(folder)
-    return train_run(run, load_run_images(run.config, data_dir, console), console, device)
+    """Goes on with the run in `folder` from its newest checkpoint, by as many processes as there are now."""
+    with joined() as processes:
+        console = processes.console(console)
+        run = open_run(folder)
+        with processes.one_first():
+            experiment = load_run_images(run.config, data_dir, console)
+        return train_run(run, experiment, console, device, processes)
 
 
-def train_run(run: Run, experiment: Experiment, console: Console, device: str | None = None) -> Run:
+def train_run(
+    run: Run, experiment: Experiment, console: Console, device: str | None = None, processes: Processes = ALONE
+) -> Run:
     """Trains a run to the end."""
     config = run.config
-    trainer = Trainer(run, experiment, device)
+    trainer = Trainer(run, experiment, device, processes)
     if trainer.position.epoch >= config.epochs:
         console.print(f"{run.folder} is trained to its end, {config.epochs} epochs", highlight=False, soft_wrap=True)
         return run
     begun = f" from step {trainer.position.step}" if trainer.position.step else ""
     source = f" ({experiment.training.source})" if experiment.training.source else ""
+    together = f" by {processes.share.processes} processes" if processes.several else ""
+    if trainer.step.on_gpu and processes.several:
+        together += " (without CUDA graphs)"
     console.print(
         f"training {config.model} ({parameter_count(trainer.network):,} parameters) on "
-        f"{trainer.batches.count:,} images of {config.dataset}{source} on {trainer.device}{begun}; run in {run.folder}",
+        f"{trainer.batches.count:,} images of {config.dataset}{source} on {trainer.device}{together}{begun}; run in "
+        f"{run.folder}",
         highlight=False,
         soft_wrap=True,
     )
@@ -85,16 +99,6 @@ def train_run(run: Run, experiment: Experiment, console: Console, device: str | 
         soft_wrap=True,
     )
     return run
-
-
-def check_alone() -> None:
-    """Raises in one of several processes: their batches can be shared, their gradients are not joined yet."""
-    share = Share.of_this_process()
-    if share.processes > 1:
-        raise QuatcapsError(
-            f"this is process {share.rank} of {share.processes}: a run is trained by one process; start quatcaps train "
-            "without torchrun (TrainingBatches shares batches between processes in loops of your own)"
-        )
 
 
 def checked(config: TrainingConfig) -> TrainingConfig:

@@ -45,7 +45,7 @@ class TrainingConfig(Pipeline):
     margin_scale: float = setting(50_000.0, "steps per unit of the spread loss's margin schedule")
     score_scale: float = setting(1.0, "factor on the scores in cross-entropy; 10 suits capsule activations")
     epochs: int = setting(300, "passes over the training images")
-    batch: int = setting(64, "images per step")
+    batch: int = setting(64, "images per step, of all processes together")
     learning_rate: float = setting(3e-3, "Adam's rate at the start")
     schedule: str = setting("staircase", "how the rate falls: staircase, cosine (to 0) or constant")
     decay: float = setting(0.96, "staircase: the factor of each step down")
@@ -56,7 +56,7 @@ class TrainingConfig(Pipeline):
     backend: str = setting(
         "auto", "what computes the routing: reference, lean, native, triton, or auto: the device's fastest"
     )
-    cuda_graph: bool = setting(True, "on CUDA, capture the training step as one graph")
+    cuda_graph: bool = setting(True, "on CUDA, capture the training step as one graph; never with several processes")
     evaluate_every: int = setting(
         1,
         "epochs between measurements, on the validation images where some are held out, else on the test images "

@@ -47,6 +47,16 @@ class Log:
             self.events.close()
 
 
+class NoLog(Log):
+    """Of a process that does not lead: keeps nothing."""
+
+    def __init__(self) -> None: ...
+
+    def write(self, kind: str, step: int, **values: Any) -> None: ...
+
+    def close(self) -> None: ...
+
+
 def read_log(path: Path) -> list[Record]:
     """The records of a log; a last line cut short by a crash is left out."""
     with explained(f"read {path}"):

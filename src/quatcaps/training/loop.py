@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import threading
 import time
@@ -19,17 +20,19 @@ from quatcaps.data.residence import resident
 from quatcaps.data.splits import Experiment
 from quatcaps.data.viewpoints import ALL
 from quatcaps.errors import QuatcapsError
-from quatcaps.evaluation.measure import activations_of, evaluate
+from quatcaps.evaluation.measure import Rate, activations_of
 from quatcaps.layers import use_backend
 from quatcaps.training import checkpoint
 from quatcaps.training.checkpoint import Position
 from quatcaps.training.health import NonFiniteError
-from quatcaps.training.log import Log
+from quatcaps.training.log import Log, NoLog
+from quatcaps.training.processes import ALONE, Processes
 from quatcaps.training.run import Run, choose_device
 from quatcaps.training.schedule import learning_rate
 from quatcaps.training.step import TrainingStep
 
 SECONDS_UNSEEN = 0.2  # between reports of a GPU's steps
+STEPS_UNSEEN = 10  # where several processes train on GPUs
 SAMPLE = -2  # a stream of chance beside those of the epochs
 
 
@@ -62,19 +65,22 @@ class Clock:
 class Trainer:
     """One run: its network, optimiser, batches, position and log."""
 
-    def __init__(self, run: Run, experiment: Experiment, device: str | None = None) -> None:
+    def __init__(
+        self, run: Run, experiment: Experiment, device: str | None = None, processes: Processes = ALONE
+    ) -> None:
         self.run, self.config = run, run.config
-        self.device = choose_device(device or self.config.device)
+        self.processes, self.device = processes.on(choose_device(device or self.config.device))
         self.network = run.network().to(self.device)
         self.check_fit(experiment.training)
         use_backend(self.network, self.config.backend)
-        self.step = TrainingStep(self.network, self.config, self.device)
+        self.step = TrainingStep(self.network, self.config, self.device, self.processes)
         self.batches = TrainingBatches(
             experiment.training,
             self.config.batch,
             self.config,
             self.config.seed,
             self.device,
+            share=self.processes.share,
             residence=self.config.residence,
         )
         self.measured = experiment.measured
@@ -88,6 +94,15 @@ class Trainer:
             self.position = self.restore(saved)
         self.first_step = self.position.step
         self.step.totals.copy_(torch.tensor([self.position.loss_sum, self.position.errors], dtype=torch.float64))
+        self.check_together(experiment.training)
+
+    def check_together(self, images: ImageSet) -> None:
+        """Raises where several processes would not train the same run."""
+        moments = self.step.optimiser.state_dict()["state"].values()
+        tensors = [*self.network.state_dict().values(), *(tensor for state in moments for tensor in state.values())]
+        self.processes.check_equal("configuration", [json.dumps(self.config.to_json(), sort_keys=True)])
+        self.processes.check_equal("set of training images", [images.source, str(images.size), images.labels])
+        self.processes.check_equal("network or step to begin from", [str(self.position), *tensors])
 
     def restore(self, saved: list[Path]) -> Position:
         """From the newest checkpoint; if that is damaged, the error says which one there is before it."""
@@ -112,16 +127,22 @@ class Trainer:
     def train(self, reporter: Reporter) -> None:
         """Trains to the end of the last epoch, from wherever the position is."""
         self.network.train()
-        log = Log(self.run.folder, self.position.step, self.position.epoch, tensorboard=self.config.tensorboard)
+        log = self.open_log()
+        patient = self.processes.several  # torchrun passes signals on that a process may have had already
         try:
             # cuDNN may else choose kernels whose sums come out in another order each time.
-            with stop_signals() as stopped, torch.backends.cudnn.flags(enabled=True, deterministic=True):
+            with stop_signals(patient) as stopped, torch.backends.cudnn.flags(enabled=True, deterministic=True):
                 while self.position.epoch < self.config.epochs:
                     self.train_epoch(reporter, log, stopped)
                     self.end_epoch(reporter, log, stopped)
             self.save()
         finally:
             log.close()
+
+    def open_log(self) -> Log:
+        if not self.processes.leads:
+            return NoLog()
+        return Log(self.run.folder, self.position.step, self.position.epoch, tensorboard=self.config.tensorboard)
 
     def train_epoch(self, reporter: Reporter, log: Log, stopped: threading.Event) -> None:
         position, reported = self.position, 0.0
@@ -134,9 +155,13 @@ class Trainer:
             position.batch += 1
             to_log = position.step % self.config.log_every == 0
             to_save = position.step % self.config.checkpoint_every == 0
-            # Every look at a number makes a GPU wait.
-            unseen = time.perf_counter() - reported
-            if not self.step.on_gpu or to_log or to_save or stopped.is_set() or unseen > SECONDS_UNSEEN:
+            # Every look at a number makes a GPU wait. Several processes must look, and heed signals, at the same steps.
+            if self.processes.several:
+                due = position.step % STEPS_UNSEEN == 0
+            else:
+                due = stopped.is_set() or time.perf_counter() - reported > SECONDS_UNSEEN
+            look = due or to_log or to_save or not self.step.on_gpu
+            if look:
                 mean_loss, error = self.means()
                 reporter.step(position.step, self.steps, position.epoch, mean_loss, error)
                 reported = time.perf_counter()
@@ -147,7 +172,8 @@ class Trainer:
             if to_save:
                 self.save()
                 self.clock.lap()
-            self.heed(stopped)
+            if look:
+                self.heed(stopped)
 
     def means(self) -> tuple[float, float]:
         """The mean loss and the error of this epoch so far; raises if a number was not finite."""
@@ -168,9 +194,10 @@ class Trainer:
             raise NonFiniteError(f"training stopped at step {step}: {error}; {good}") from error
 
     def heed(self, stopped: threading.Event) -> None:
-        """Saves and stops where somebody asked for it."""
-        if stopped.is_set():
+        """Saves and stops where somebody asked for it, of any process."""
+        if self.processes.any(stopped.is_set()):
             path = self.save()
+            self.processes.wait()  # when one has ended, torchrun ends all
             raise RunInterruptedError(
                 f"interrupted after step {self.position.step} of {self.steps}; saved {path.name}: "
                 f"go on with quatcaps train --resume {self.run.folder}"
@@ -184,10 +211,7 @@ class Trainer:
         measured: dict[str, float] = {}
         if last or (self.config.evaluate_every and (position.epoch + 1) % self.config.evaluate_every == 0):
             for name, images in (self.measured if last else self.sampled).items():
-                activations = activations_of(
-                    self.network, images, self.config, self.device, lambda done, total: self.heed(stopped)
-                )
-                measured[name] = evaluate(images, activations).total.percent / 100
+                measured[name] = self.measure(images, stopped)
         log.write(
             "epoch",
             position.step,
@@ -203,11 +227,22 @@ class Trainer:
         position.batch = 0
         self.step.totals.zero_()
 
+    def measure(self, images: ImageSet, stopped: threading.Event) -> float:
+        """The error on some images; every process looks at its part of them."""
+        part, own = self.processes.part(images)
+        activations = activations_of(
+            self.network, part, self.config, self.device, lambda done, total: self.heed(stopped)
+        )
+        wrong = activations.argmax(1).ne(part.labels)[own].sum()
+        return Rate(self.processes.sum(int(wrong)), len(images)).percent / 100
+
     def save(self) -> Path:
         with self.named_failure():
             self.step.check()
         loss_sum, errors = self.step.totals.tolist()
         self.position.loss_sum, self.position.errors = loss_sum, int(errors)
+        if not self.processes.leads:
+            return checkpoint.path_of(self.run.checkpoints, self.position)
         return checkpoint.save(self.run.checkpoints, self.network, self.step.optimiser, self.position)
 
 
@@ -228,16 +263,16 @@ def sample(images: ImageSet, count: int, seed: int) -> ImageSet:
 
 
 @contextmanager
-def stop_signals() -> Iterator[threading.Event]:
-    """An event that Ctrl-C or SIGTERM sets, so that a step is finished before the run stops; a second Ctrl-C stops
-    at once."""
+def stop_signals(patient: bool = False) -> Iterator[threading.Event]:
+    """An event that Ctrl-C or SIGTERM sets, so that a step is finished before the run stops; a second one stops at
+    once, unless `patient`."""
     stopped = threading.Event()
     if threading.current_thread() is not threading.main_thread():
         yield stopped
         return
 
     def stop(number: int, frame: FrameType | None) -> None:
-        if stopped.is_set():
+        if stopped.is_set() and not patient:
             raise KeyboardInterrupt
         stopped.set()
 

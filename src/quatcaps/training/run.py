@@ -73,11 +73,16 @@ def check_free(folder: Path) -> None:
         raise QuatcapsError(f"cannot make the folder {folder}: {nearest} is not yours to write to; choose another")
 
 
+def new_run(folder: Path, config: TrainingConfig, images: ImageSet) -> Run:
+    """A run that has no folder yet."""
+    return Run(folder, config, images.channels, images.classes, images.size)
+
+
 def create_run(folder: Path, config: TrainingConfig, images: ImageSet) -> Run:
     """A new run folder; one that holds anything already is refused."""
     check_free(folder)
     make_folder(folder)
-    run = Run(folder, config, images.channels, images.classes, images.size)
+    run = new_run(folder, config, images)
     description: dict[str, Any] = {
         "format": FORMAT,
         "config": config.to_json(),

@@ -3,7 +3,8 @@
 On a CPU every step is checked before the weights change. On a GPU the check stays on the device: from the first number
 that is not finite the optimiser skips its updates, the batch is kept, and `check`, which waits for the device, raises
 when it is next called. After a few steps the whole of it is captured as one CUDA graph, which gives the same numbers
-without the launches.
+without the launches. Several processes average their gradients before the check, so that they agree on it, and capture
+no graph.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from quatcaps.losses import cross_entropy, margin, spread_loss
 from quatcaps.models import Output
 from quatcaps.training.config import TrainingConfig
 from quatcaps.training.health import NonFiniteError, origin
+from quatcaps.training.processes import ALONE, Processes
 
 STEPS_BEFORE_CAPTURE = 3
 
@@ -25,8 +27,11 @@ STEPS_BEFORE_CAPTURE = 3
 class TrainingStep:
     """A network, its optimiser, and what a step leaves: the loss, and sums over steps."""
 
-    def __init__(self, network: nn.Module, config: TrainingConfig, device: torch.device) -> None:
-        self.network, self.config, self.device = network, config, device
+    def __init__(
+        self, network: nn.Module, config: TrainingConfig, device: torch.device, processes: Processes = ALONE
+    ) -> None:
+        self.network, self.config, self.device, self.processes = network, config, device, processes
+        processes.synchronise(network)
         self.on_gpu = device.type == "cuda"
         self.optimiser = make_optimiser(network, config, device)
         self.margin = torch.zeros((), device=device)
@@ -42,7 +47,7 @@ class TrainingStep:
         self.taken = 0
         self.side: torch.cuda.Stream | None = None
         self.graph: torch.cuda.CUDAGraph | None = None
-        self.may_capture = self.on_gpu and config.cuda_graph
+        self.may_capture = self.on_gpu and config.cuda_graph and not processes.several
 
     def __call__(self, images: Tensor, labels: Tensor, rate: float, step: int) -> None:
         """Trains on one batch; `step` counts from 0 over the whole run."""
@@ -66,27 +71,26 @@ class TrainingStep:
 
     def compute(self) -> None:
         """The step itself, on `self.images`."""
-        assert self.labels is not None
-        output, loss = self.gradients()
+        loss, wrong = self.gradients()
         norm = torch.nn.utils.get_total_norm([p.grad for p in self.network.parameters() if p.grad is not None])
-        self.loss.copy_(loss.detach())
-        torch.maximum(self.bad, (~torch.isfinite(loss.detach() + norm)).float(), out=self.bad)
+        self.loss.copy_(loss)
+        torch.maximum(self.bad, (~torch.isfinite(loss + norm)).float(), out=self.bad)
         if not self.on_gpu:
             self.check()
         self.optimiser.step()
-        wrong = output.activations.argmax(1).ne(self.labels).sum()
-        self.totals += torch.stack([loss.detach().double(), wrong.double()])
+        self.totals += torch.stack([loss.double(), wrong.double()])
         self.good_steps += (self.bad == 0).long()
 
-    def gradients(self) -> tuple[Output, Tensor]:
-        """Forward and backward."""
+    def gradients(self) -> tuple[Tensor, Tensor]:
+        """Forward and backward: the loss of the batch, and how many of its images are misclassified."""
         assert self.images is not None
         assert self.labels is not None
         self.optimiser.zero_grad(set_to_none=True)
         output = self.network(self.images)
         loss = loss_of(self.config, output, self.labels, self.margin)
         loss.backward()
-        return output, loss
+        wrong = output.activations.argmax(1).ne(self.labels).sum()
+        return self.processes.average(self.network, loss.detach(), wrong)
 
     def compute_aside(self) -> None:
         """On a stream of its own, as the steps before a capture must be."""
@@ -123,7 +127,7 @@ class TrainingStep:
         assert self.images is not None
         loss = self.loss.item()
         what = "a gradient is not finite" if math.isfinite(loss) else f"the loss is {loss}"
-        raise NonFiniteError(f"{what}; it began in {origin(self.network, self.images)}")
+        raise NonFiniteError(f"{what}; it began in {self.processes.earliest(*origin(self.network, self.images))}")
 
     def set_rate(self, rate: float) -> None:
         for group in self.optimiser.param_groups:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import torch
+from filelock import FileLock
 from torch import Tensor
 
 from quatcaps.data import store
@@ -145,7 +146,7 @@ def load(
     if cache is None:
         images = _render_all(chosen, size, seed, progress)
     else:
-        contents = {
+        contents: dict[str, object] = {
             "split": split,
             "size": size,
             "seed": seed,
@@ -153,13 +154,14 @@ def load(
             "codes": [chosen.elevations, chosen.azimuths, chosen.lightings],
         }
         path = cache / _file_name(split, size, seed, chosen)
-        stored = store.read(path, contents)
-        if stored is not None and stored.tensors.keys() == {"images"} and stored.tensors["images"].shape == shape:
-            images = stored.tensors["images"]
-        else:
+        images = _kept(path, contents, shape)
+        if images is None:
             store.check_writable(cache)
-            images = _render_all(chosen, size, seed, progress)
-            store.write(path, contents, {"images": images})
+            with FileLock(path.with_suffix(".lock")):  # of several processes one renders
+                images = _kept(path, contents, shape)
+                if images is None:
+                    images = _render_all(chosen, size, seed, progress)
+                    store.write(path, contents, {"images": images})
     return ImageSet(
         name=f"toys {split}",
         stored=images,
@@ -168,6 +170,13 @@ def load(
         info=info,
         source=f"rendered with seed {seed} by renderer {renderer_version()}",
     )
+
+
+def _kept(path: Path, contents: dict[str, object], shape: tuple[int, ...]) -> Tensor | None:
+    stored = store.read(path, contents)
+    if stored is None or stored.tensors.keys() != {"images"} or stored.tensors["images"].shape != shape:
+        return None
+    return stored.tensors["images"]
 
 
 def _render_all(chosen: Selection, size: int, seed: int, progress: Callable[[int, int], None] | None) -> Tensor:
