@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
+import json
 import typing
 from collections.abc import Callable
+from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
 import typer
@@ -13,6 +15,12 @@ import typer
 from quatcaps.errors import QuatcapsError
 
 F = TypeVar("F", bound=Callable[..., Any])
+
+DataDir = Annotated[
+    Path | None,
+    typer.Option(help="where datasets are kept (default: QUATCAPS_DATA_DIR, or quatcaps in your cache folder)"),
+]
+Device = Annotated[str, typer.Option(help="cpu, cuda, cuda:N, or auto: cuda where there is one")]
 
 
 def with_flags(settings: type) -> Callable[[F], F]:
@@ -69,3 +77,29 @@ def _pair(item: str, name: str) -> tuple[str, str]:
     if not (key and equals):
         raise QuatcapsError(f"--{name.replace('_', '-').removesuffix('s')} {item!r}: write it as NAME=VALUE")
     return key, value
+
+
+def flags_between(settings: Any, base: Any) -> list[str]:
+    """The flags that turn `base` into `settings`, as a shell would pass them."""
+    found: list[str] = []
+    for field in dataclasses.fields(settings):
+        value, name = getattr(settings, field.name), field.name.replace("_", "-")
+        if value == getattr(base, field.name):
+            continue
+        if isinstance(value, bool):
+            found.append(f"--{name}" if value else f"--no-{name}")
+        elif isinstance(value, dict):
+            for key, item in value.items():
+                found += [f"--{name.removesuffix('s')}", f"{key}={_text(item)}"]
+        elif isinstance(value, tuple):
+            found += [f"--{name}", ",".join(map(_text, value))]
+        else:
+            found += [f"--{name}", _text(value)]
+    return found
+
+
+def _text(value: Any) -> str:
+    """A value as `settings.convert` reads it."""
+    if value is None:
+        return "none"
+    return value if isinstance(value, str) else json.dumps(value)

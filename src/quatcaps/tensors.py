@@ -8,7 +8,7 @@ from pathlib import Path
 
 import safetensors.torch
 from safetensors import SafetensorError
-from torch import Tensor
+from torch import Tensor, nn
 
 from quatcaps.errors import QuatcapsError
 from quatcaps.files import explained
@@ -31,3 +31,18 @@ def load_tensors(path: Path) -> dict[str, Tensor]:
             return safetensors.torch.load_file(path)
     except SafetensorError as error:
         raise QuatcapsError(f"{path} is truncated or not a safetensors file ({error})") from error
+
+
+def load_into(network: nn.Module, source: Path) -> None:
+    """A file's parameters and buffers into `network`; an error that names the first one that does not fit."""
+    tensors, wanted = load_tensors(source), network.state_dict()
+    for name in sorted(wanted.keys() | tensors.keys()):
+        if name not in tensors or name not in wanted:
+            problem = "is missing from the file" if name in wanted else "is not in this network"
+            raise QuatcapsError(f"{source} does not fit the network: {name} {problem}")
+        if tensors[name].shape != wanted[name].shape:
+            raise QuatcapsError(
+                f"{source} does not fit the network: {name} has shape {tuple(tensors[name].shape)}, the network's "
+                f"{tuple(wanted[name].shape)}: build it with the channels, classes and settings it was trained with"
+            )
+    network.load_state_dict(tensors)

@@ -12,32 +12,34 @@ from quatcaps.data.imageset import ImageSet
 from quatcaps.data.viewpoints import ALL
 from quatcaps.errors import QuatcapsError, unknown_name
 from quatcaps.evaluation.predict import predict
-from quatcaps.evaluation.run import evaluate_run, write_evaluation
+from quatcaps.evaluation.run import evaluate_trained, write_evaluation
+from quatcaps.evaluation.trained import Trained
 from quatcaps.report.tables import evaluation_tables
 from quatcaps.training.config import TrainingConfig
 from quatcaps.training.progress import counting, stages
-from quatcaps.training.run import choose_device, load_experiment, load_images, open_run
+from quatcaps.training.run import choose_device, load_experiment, load_images
 
 SPLITS = ("test", "train", "validation")
 
 
 def evaluate_command(
-    folder: Path, split: str, output: Path | None, device: str, data_dir: Path | None, console: Console
+    trained: Trained, split: str, output: Path | None, device: str, data_dir: Path | None, console: Console
 ) -> None:
-    """Prints the tables and leaves them, with a picture, in `output`."""
+    """Prints the tables and leaves them, with a picture, in `output`, or with the run; of weights nothing is left."""
     if split not in SPLITS:
         raise unknown_name("split", split, SPLITS)
-    run, place = open_run(folder), output or folder
+    config, place = trained.config, output or trained.folder
     chosen, place_of_data = choose_device(device), data_folder(data_dir)
     with stages(console) as stage:
-        images = images_of(run.config, split, lambda part: load_images(run.config, part, place_of_data, stage))
+        images = images_of(config, split, lambda part: load_images(config, part, place_of_data, stage))
     with counting(console, "evaluating") as progress:
-        evaluations = evaluate_run(run, images, chosen, progress)
-    from quatcaps.report.figures import evaluation_figure
+        evaluations = evaluate_trained(trained, images, chosen, progress)
+    if place is not None:
+        from quatcaps.report.figures import evaluation_figure
 
-    write_evaluation(place / f"evaluation-{split}.json", evaluations)
-    familiar = tuple(evaluations["familiar"].by_azimuth) if run.config.viewpoints == "azimuth" else ()
-    evaluation_figure(evaluations["all"], place / f"evaluation-{split}.png", familiar)
+        write_evaluation(place / f"evaluation-{split}.json", evaluations)
+        familiar = tuple(evaluations["familiar"].by_azimuth) if config.viewpoints == "azimuth" else ()
+        evaluation_figure(evaluations["all"], place / f"evaluation-{split}.png", familiar)
     for table in evaluation_tables(evaluations["all"]):
         console.print(table.rich())
     for name, evaluation in evaluations.items():
@@ -45,9 +47,10 @@ def evaluate_command(
         console.print(
             f"{name:>8}: {rate.percent:.2f}% error ({rate.errors:,} of {rate.images:,} images)", highlight=False
         )
-    console.print(
-        f"numbers and picture in {place / f'evaluation-{split}'}.json and .png", highlight=False, soft_wrap=True
-    )
+    if place is not None:
+        console.print(
+            f"numbers and picture in {place / f'evaluation-{split}'}.json and .png", highlight=False, soft_wrap=True
+        )
 
 
 def images_of(config: TrainingConfig, split: str, load: Callable[[str], ImageSet]) -> ImageSet:
@@ -62,15 +65,14 @@ def images_of(config: TrainingConfig, split: str, load: Callable[[str], ImageSet
     return load(ALL if pooled else split)
 
 
-def predict_command(folder: Path, paths: list[Path], device: str, console: Console) -> None:
+def predict_command(trained: Trained, paths: list[Path], device: str, console: Console) -> None:
     """Prints one line per file: the class, its activation, and the runner-up."""
-    run = open_run(folder)
-    activations = predict(run, paths, choose_device(device))
+    activations = predict(trained, paths, choose_device(device))
     for path, values in zip(paths, activations, strict=True):
         first, second = values.topk(2).indices.tolist()
         console.print(
-            f"{path}: {run.classes[first]}, activation {values[first]:.3f} "
-            f"(next: {run.classes[second]}, {values[second]:.3f})",
+            f"{path}: {trained.classes[first]}, activation {values[first]:.3f} "
+            f"(next: {trained.classes[second]}, {values[second]:.3f})",
             highlight=False,
             markup=False,
             soft_wrap=True,

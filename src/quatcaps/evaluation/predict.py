@@ -12,11 +12,11 @@ from quatcaps.data.pictures import open_picture, square_pixels
 from quatcaps.data.pipeline import for_evaluation
 from quatcaps.errors import QuatcapsError
 from quatcaps.evaluation.measure import evaluation_batch
-from quatcaps.training.run import Run
+from quatcaps.evaluation.trained import Trained
 
 
 def read_image(path: Path, channels: int, size: int) -> Tensor:
-    """(channels, size, size) uint8 from an image file, scaled to the size that the run stores.
+    """(channels, size, size) uint8 from an image file, scaled to the size that is stored for training.
 
     One channel: grey. Three: colour. Two, a stereo pair: an image twice as wide as high is the left view beside the
     right; any other is taken as both views.
@@ -35,16 +35,18 @@ def read_image(path: Path, channels: int, size: int) -> Tensor:
 
 
 @torch.no_grad()
-def predict(run: Run, paths: Sequence[Path], device: torch.device) -> Tensor:
+def predict(trained: Trained, paths: Sequence[Path], device: torch.device) -> Tensor:
     """(files, classes): the activation of every class for every image file."""
-    height, width = run.size
+    height, width = trained.size
     if height != width:
-        raise QuatcapsError(f"{run.folder} was trained on images of {height}×{width}: image files are read as squares")
-    pictures = [read_image(path, run.channels, height) for path in paths]
-    network = run.trained_network().to(device)
-    batch = evaluation_batch(network, run.config.seen(run.size))
+        raise QuatcapsError(
+            f"{trained.name} was trained on images of {height}×{width}: image files are read as squares"
+        )
+    pictures = [read_image(path, trained.channels, height) for path in paths]
+    network = trained.network.to(device)
+    batch = evaluation_batch(network, trained.config.seen(trained.size))
     found = []
     for part in torch.stack(pictures).split(batch):
-        output = network(for_evaluation(run.config, part.to(device)))
+        output = network(for_evaluation(trained.config, part.to(device)))
         found.append(output.activations.float().cpu())
     return torch.cat(found)

@@ -1,0 +1,146 @@
+"""Weights by name or path: finding them, checking them against their cards, and the networks they belong to."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+import torch
+from torch import nn
+
+from quatcaps.errors import QuatcapsError, unknown_name
+from quatcaps.evaluation.trained import Trained, trained_run
+from quatcaps.files import explained
+from quatcaps.models import build, parameter_count
+from quatcaps.tensors import load_into
+from quatcaps.training.run import open_run
+from quatcaps.weights.cards import Card, read_card
+
+PUBLISHED = Path(__file__).with_name("published")
+"""What is installed with the package: NAME.safetensors, and NAME.json for its card."""
+SUFFIX = ".safetensors"
+HOW_TO_MAKE = "make some from a trained run: quatcaps weights export RUN --name NAME"
+
+
+def names() -> list[str]:
+    """The names of the weights that are installed with the package.
+
+    >>> import torch
+    >>> from quatcaps import weights
+    >>> for name in weights.names():
+    ...     network, card = weights.load(name), weights.card(name)
+    ...     images = torch.zeros(1, card.channels, *card.size, dtype=torch.uint8)
+    ...     assert network(card.prepare(images)).activations.shape == (1, len(card.classes))
+    """
+    return sorted(path.stem for path in PUBLISHED.glob("*.json"))
+
+
+def load(name: str | Path) -> nn.Module:
+    """The trained network of that name, in evaluation mode on the CPU.
+
+    name: as `quatcaps weights list` shows; or the path of a .safetensors file with its card beside it, or of a run's
+    folder. The network takes float images; `card(name).prepare` makes them from bytes.
+    """
+    return trained(name).network
+
+
+def card(name: str | Path) -> Card:
+    """The card of some weights: their classes, configuration, data and error; name: as in `load`, but no run."""
+    return read_card(find(name).with_suffix(".json"))
+
+
+def trained(name: str | Path) -> Trained:
+    """A trained network and what it takes; name: as in `load`."""
+    if str(name) not in names() and Path(name).is_dir():
+        return trained_run(open_run(Path(name)))
+    source = find(name)
+    return trained_by(read_card(source.with_suffix(".json")), source)
+
+
+def run_or_weights(run: Path | None, weights: str | Path | None) -> Trained:
+    """The network of a run's folder or of some weights, whichever was given."""
+    if run is not None and weights is not None:
+        raise QuatcapsError(f"the run {run} and --weights {weights} were both given: give one of them")
+    if run is not None:
+        return trained_run(open_run(run))
+    if weights is None:
+        raise QuatcapsError("nothing was given to use: give the folder of a run, or --weights NAME")
+    return trained(weights)
+
+
+def find(name: str | Path) -> Path:
+    """The file of some weights, with its card beside it; an error where there are none."""
+    if str(name) in names():
+        source = PUBLISHED / f"{name}{SUFFIX}"
+    elif is_path(name):
+        source = Path(name)
+        if source.is_dir():
+            raise QuatcapsError(f"{name} is a folder, and weights are a file with a card: {HOW_TO_MAKE}")
+        if source.suffix != SUFFIX:
+            raise QuatcapsError(f"{name} is not a {SUFFIX} file: give one, with its card beside it")
+    elif names():
+        raise unknown_name("weights", str(name), names())
+    else:
+        raise QuatcapsError(f"unknown weights {str(name)!r}: this version has none; {HOW_TO_MAKE}")
+    for path in (source, source.with_suffix(".json")):
+        if not path.is_file():
+            kind = "the weights" if path == source else "the card"
+            raise QuatcapsError(f"{path} is missing: {kind} of {source.stem} must lie there")
+    return source
+
+
+def is_path(name: str | Path) -> bool:
+    """Whether weights are given by their path."""
+    text = str(name)
+    return isinstance(name, Path) or "/" in text or "\\" in text or text.endswith(SUFFIX) or Path(text).is_dir()
+
+
+def trained_by(card: Card, source: Path) -> Trained:
+    """The network of a card with the weights in `source`, after checking that they are what the card says."""
+    check_file(card, source)
+    try:
+        with torch.device("meta"):  # no memory is taken before the card's network is known to fit the file
+            needed = parameter_count(_network(card))
+    except (RuntimeError, TypeError, ValueError, OverflowError) as error:
+        raise QuatcapsError(f"the network on the card of {card.name} cannot be built: {error}") from error
+    if needed != card.parameters or 4 * needed > card.bytes:
+        raise QuatcapsError(
+            f"{source} does not fit its card: the card says {card.parameters:,} parameters in {card.bytes:,} bytes, "
+            f"and its network has {needed:,}"
+        )
+    network = _network(card)
+    load_into(network, source)
+    return Trained(
+        name=card.name,
+        network=network.eval(),
+        config=card.config,
+        channels=card.channels,
+        classes=card.classes,
+        size=card.size,
+    )
+
+
+def check_file(card: Card, source: Path) -> None:
+    """Raises unless a file is the one that the card describes."""
+    with explained(f"read {source}"):
+        size = source.stat().st_size
+    if size != card.bytes:
+        what = "truncated" if size < card.bytes else "another file"
+        raise QuatcapsError(
+            f"{source} has {size:,} bytes, its card says {card.bytes:,}: it is {what}; install or export it again"
+        )
+    found = digest(source)
+    if found != card.sha256:
+        raise QuatcapsError(
+            f"{source} has sha256 {found}, its card says {card.sha256}: it is damaged; install or export it again"
+        )
+
+
+def digest(path: Path) -> str:
+    """The sha256 of a file."""
+    with explained(f"read {path}"), path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _network(card: Card) -> nn.Module:
+    return build(card.model, channels=card.channels, classes=len(card.classes), seed=0, **card.config.model_settings)
