@@ -10,8 +10,10 @@ import typer
 
 from quatcaps import __version__
 from quatcaps.errors import QuatcapsError, unknown_name
-from quatcaps.flags import given, with_flags
+from quatcaps.flags import DataDir, Device, given, with_flags
+from quatcaps.reproduce_cli import reproduce
 from quatcaps.training.config import TrainingConfig
+from quatcaps.weights_cli import weights_app
 
 app = typer.Typer(
     help="Quaternion Capsule Networks: train, evaluate and look at them.",
@@ -22,13 +24,14 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
-DataDir = Annotated[
-    Path | None,
-    typer.Option(help="where datasets are kept (default: QUATCAPS_DATA_DIR, or quatcaps in your cache folder)"),
-]
 INTERRUPTED = "interrupted; what was finished is kept, nothing is half-written"
 
-Device = Annotated[str, typer.Option(help="cpu, cuda, cuda:N, or auto: cuda where there is one")]
+Weights = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAME", help="instead of a run: weights as quatcaps weights list shows, or a .safetensors file's path"
+    ),
+]
 
 
 def _version(asked: bool | None) -> None:
@@ -50,7 +53,7 @@ def options(
 @with_flags(TrainingConfig)
 def train(
     recipe: Annotated[
-        str, typer.Option(help="the configuration to start from: paper, small, demo or demo-cnn")
+        str, typer.Option(help="the configuration to start from: paper, best, small, demo or demo-cnn")
     ] = "paper",
     output: Annotated[
         Path | None, typer.Option(help="folder of the new run (default: runs/DATASET-MODEL-SEED)")
@@ -85,10 +88,11 @@ def train(
 
 @app.command()
 def evaluate(
-    run: Annotated[Path, typer.Argument(help="folder of a run", metavar="RUN")],
+    run: Annotated[Path | None, typer.Argument(help="folder of a run", metavar="RUN")] = None,
+    weights: Weights = None,
     split: Annotated[str, typer.Option(help="test, train, or validation: what the run held out")] = "test",
     output: Annotated[
-        Path | None, typer.Option(help="folder for the table and the picture (default: the run's)")
+        Path | None, typer.Option(help="folder for the table and the picture (default: the run's; for weights none)")
     ] = None,
     device: Device = "auto",
     data_dir: DataDir = None,
@@ -97,14 +101,18 @@ def evaluate(
     from rich.console import Console
 
     from quatcaps.evaluation.commands import evaluate_command
+    from quatcaps.weights.zoo import run_or_weights
 
-    evaluate_command(run, split, output, device, data_dir, Console())
+    evaluate_command(run_or_weights(run, weights), split, output, device, data_dir, Console())
 
 
 @app.command()
 def predict(
-    run: Annotated[Path, typer.Argument(help="folder of a run", metavar="RUN")],
-    images: Annotated[list[Path], typer.Argument(help="image files", metavar="IMAGE…")],
+    paths: Annotated[
+        list[Path],
+        typer.Argument(help="folder of a run, unless there are --weights; then images", metavar="[RUN] IMAGE…"),
+    ],
+    weights: Weights = None,
     device: Device = "auto",
 ) -> None:
     """Name the class of image files, with its activation.
@@ -114,8 +122,12 @@ def predict(
     from rich.console import Console
 
     from quatcaps.evaluation.commands import predict_command
+    from quatcaps.weights.zoo import run_or_weights
 
-    predict_command(run, images, device, Console())
+    run, images = (paths[0], paths[1:]) if weights is None else (None, paths)
+    if not images:
+        raise QuatcapsError(f"no image was given after the run {run}: quatcaps predict RUN IMAGE…")
+    predict_command(run_or_weights(run, weights), images, device, Console())
 
 
 @app.command()
@@ -131,6 +143,9 @@ def demo(
     from quatcaps.demo import demo_command
 
     demo_command(output, device, data_dir, epochs, Console())
+
+
+app.command()(reproduce)
 
 
 @app.command("models")
@@ -263,6 +278,9 @@ def data_show(
     from quatcaps.data.commands import show_command
 
     show_command(name, split, data_dir, size, output, Console())
+
+
+app.add_typer(weights_app, name="weights")
 
 
 def main() -> None:

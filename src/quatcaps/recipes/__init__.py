@@ -21,6 +21,12 @@ def paper(dataset: str = "toys") -> TrainingConfig:
     return TrainingConfig(dataset=dataset, **vars(pipeline_of(dataset)))
 
 
+def best(dataset: str = "toys") -> TrainingConfig:
+    """What reaches further than `paper` with no more parameters: a rate that ends at 0, and weight decay. Chosen on
+    validation images."""
+    return paper(dataset).changed({"schedule": "cosine", "weight_decay": 0.01})
+
+
 def small(dataset: str = "toys") -> TrainingConfig:
     """The small network for CPUs, with a rate that ends at 0."""
     return paper(dataset).changed(
@@ -40,6 +46,7 @@ def demo_cnn(dataset: str = "toys") -> TrainingConfig:
 
 RECIPES: dict[str, Recipe] = {
     "paper": paper,
+    "best": best,
     "small": small,
     "demo": demo,
     "demo-cnn": demo_cnn,

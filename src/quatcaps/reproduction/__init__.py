@@ -1,0 +1,1 @@
+"""The paper's tables: runs by row and seed, their records, and what is drawn from them."""

@@ -1,0 +1,180 @@
+"""A picture for each table: what was measured here beside what was published."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from matplotlib.axes import Axes
+from matplotlib.lines import Line2D
+
+from quatcaps.recipes.tables import DATASETS, QUOTED, REFERENCES
+from quatcaps.report.canvas import INK, MARKERS, MUTED, PALETTE, RULE, SMALL, TEXT, dress, new_figure, save
+from quatcaps.reproduction.collection import Entry
+from quatcaps.reproduction.matching import curve
+from quatcaps.reproduction.tables import NAMES
+
+STYLES = {
+    ("QCN", "paper"): (PALETTE[0], MARKERS[0]),
+    ("QCN", "best"): (PALETTE[1], MARKERS[1]),
+    ("EM*", "paper"): (PALETTE[2], MARKERS[2]),
+    ("EM‡", "paper"): (PALETTE[2], MARKERS[2]),
+    ("VB", "paper"): (PALETTE[3], MARKERS[3]),
+    ("EM-IBM", "paper"): (PALETTE[5], MARKERS[5]),
+    ("CNN", "control"): (PALETTE[4], MARKERS[4]),
+    ("ResNet-20", "control"): (PALETTE[6], MARKERS[6]),
+}
+"""The colour and marker of each system."""
+WINDOW = 3.0
+"""Table I's picture shows familiar errors up to so many times the reference, or what there is."""
+
+
+def draw(name: str, entries: Sequence[Entry], path: Path, *, quoted: bool = True) -> None:
+    """The picture of table `name`."""
+    shown = [entry for entry in entries if name in entry.row.tables and entry.shown]
+    if name == "table1":
+        _draw_viewpoints(shown, path)
+    else:
+        groups = DATASETS if name == "table2" else ("branched", "not branched")
+        _draw_errors(shown, path, groups, quoted=quoted and name == "table2")
+
+
+def label(entry: Entry) -> str:
+    """A system with its recipe, where it has two."""
+    return f"{entry.row.system}, {entry.row.recipe}" if entry.row.system == "QCN" else entry.row.system
+
+
+def _draw_viewpoints(entries: Sequence[Entry], path: Path) -> None:
+    """Novel against familiar error after every epoch, one panel for each experiment and protocol."""
+    figure = new_figure(9.6, 7.4)
+    panels = figure.subplots(2, 2)
+    for axes, experiment in zip(panels.flat, REFERENCES, strict=True):
+        _viewpoint_panel(axes, [e for e in entries if (e.row.viewpoints, e.row.protocol) == experiment], *experiment)
+    present = {label(entry): STYLES[entry.row.system, entry.row.recipe] for entry in entries if entry.records}
+    handles = [
+        Line2D([], [], color=colour, marker=marker, linewidth=1.2, markersize=7, markeredgecolor="white", label=system)
+        for system, (colour, marker) in present.items()
+    ]
+    if any(entry.row.published for entry in entries):
+        bar = Line2D([], [], color=MUTED, linestyle="none", marker="_", markersize=14, markeredgewidth=2)
+        bar.set_label("published")
+        handles.append(bar)
+    handles.append(Line2D([], [], color=MUTED, linestyle=(0, (4, 3)), linewidth=1.2, label="compared at"))
+    figure.legend(handles=handles, loc="outside upper left", ncols=4, frameon=False, fontsize=TEXT)
+    save(figure, path)
+
+
+def _viewpoint_panel(axes: Axes, entries: Sequence[Entry], viewpoints: str, protocol: str) -> None:
+    reference = REFERENCES[viewpoints, protocol]
+    strict = protocol == "strict"
+    dress(
+        axes,
+        f"{viewpoints.capitalize()}, {protocol}",
+        "familiar test error (%)" if strict else "training error (%)",
+        "novel error (%)",
+    )
+    curves = [
+        (entry, curve(record.epochs, "test_error" if strict else "error"))
+        for entry in entries
+        for record in entry.records
+    ]
+    lowest = max((min(point.familiar for point in points) for _, points in curves if points), default=0.0)
+    right = max(WINDOW * reference, 1.25 * lowest)
+    novel = [point.novel for _, points in curves for point in points if point.familiar <= right]
+    published = [entry.row.published for entry in entries if entry.row.published is not None]
+    novel += [each.error for each in published]
+    for entry, points in curves:
+        colour, _ = STYLES[entry.row.system, entry.row.recipe]
+        at = [(point.familiar, point.novel) for point in points]
+        axes.plot(*zip(*at, strict=True), color=colour, linewidth=0.8, alpha=0.4, zorder=2)
+        axes.plot(*zip(*at, strict=True), color=colour, linestyle="none", marker=".", markersize=3, alpha=0.5, zorder=2)
+    for entry in entries:
+        colour, marker = STYLES[entry.row.system, entry.row.recipe]
+        for match in entry.matches():
+            axes.plot(
+                match.familiar,
+                match.novel,
+                color=colour,
+                marker=marker,
+                markersize=8,
+                markeredgecolor="white",
+                zorder=4,
+                clip_on=False,
+            )
+        published_once = entry.row.published if entry.row.recipe != "best" else None
+        if published_once is not None and published_once.familiar is not None:
+            axes.plot(
+                published_once.familiar,
+                published_once.error,
+                color=colour,
+                marker="_",
+                markersize=16,
+                markeredgewidth=2.2,
+                zorder=5,
+            )
+    axes.axvline(reference, color=MUTED, linestyle=(0, (4, 3)), linewidth=1.2, zorder=1)
+    axes.text(
+        reference,
+        1.0,
+        f" {reference}%",
+        transform=axes.get_xaxis_transform(),
+        va="top",
+        fontsize=SMALL,
+        color=MUTED,
+    )
+    axes.set_xlim(0, right)
+    axes.set_ylim(0, 1.15 * max(novel, default=30.0))
+    if not curves:
+        axes.text(0.5, 0.5, "no run yet", transform=axes.transAxes, ha="center", fontsize=TEXT, color=MUTED)
+
+
+def _draw_errors(entries: Sequence[Entry], path: Path, groups: Sequence[str], *, quoted: bool) -> None:
+    """Each seed's error as a dot beside the published one, systems down, one panel for each group."""
+    others = [each for each in QUOTED if each.table == "table2"] if quoted else []
+    systems = list(dict.fromkeys([*map(label, entries), *(f"{each.system}, quoted" for each in others)]))
+    figure = new_figure(9.6, 1.3 + 0.36 * len(systems))
+    one_scale = "branched" in groups
+    panels = figure.subplots(1, len(groups), sharex=one_scale, sharey=True, squeeze=False)[0]
+    for axes, group in zip(panels, groups, strict=True):
+        dress(axes, NAMES.get(group, group), "error (%)", "")
+        axes.grid(axis="x", color=RULE, linewidth=0.8)
+        largest = 0.0
+        for entry in entries:
+            if group not in (entry.row.dataset, "branched" if entry.row.branched else "not branched"):
+                continue
+            level = systems.index(label(entry))
+            errors = entry.errors("test")
+            colour, marker = STYLES[entry.row.system, entry.row.recipe]
+            axes.plot(
+                errors,
+                [level] * len(errors),
+                color=colour,
+                linestyle="none",
+                marker=marker,
+                markersize=7,
+                alpha=0.75,
+                markeredgecolor="white",
+                zorder=3,
+            )
+            if entry.row.published is not None:
+                _published(axes, entry.row.published.error, level)
+                errors.append(entry.row.published.error)
+            largest = max([largest, *errors])
+        for each in others:
+            if each.dataset == group:
+                _published(axes, each.published.error, systems.index(f"{each.system}, quoted"))
+                largest = max(largest, each.published.error)
+        axes.set_xlim(0, max(1.12 * largest or 1.0, axes.get_xlim()[1] if one_scale else 0.0))
+        axes.set_ylim(len(systems) - 0.5, -0.5)
+        axes.set_yticks(range(len(systems)), systems)
+        axes.tick_params(axis="y", labelsize=TEXT, length=0)
+    handles = [
+        Line2D([], [], color=INK, linestyle="none", marker="o", markersize=7, alpha=0.75, label="here, each seed"),
+        Line2D([], [], color=MUTED, linestyle="none", marker="|", markersize=13, markeredgewidth=2, label="published"),
+    ]
+    figure.legend(handles=handles, loc="outside upper left", ncols=2, frameon=False, fontsize=TEXT)
+    save(figure, path)
+
+
+def _published(axes: Axes, error: float, level: int) -> None:
+    axes.plot(error, level, color=MUTED, linestyle="none", marker="|", markersize=15, markeredgewidth=2, zorder=2)

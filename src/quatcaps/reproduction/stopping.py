@@ -1,0 +1,65 @@
+"""Stopping in time: a budget, Ctrl-C and SIGTERM all leave a checkpoint and finished files."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from types import FrameType
+
+from quatcaps.errors import QuatcapsError
+from quatcaps.training.loop import RunInterruptedError
+
+
+@dataclass(frozen=True)
+class Deadline:
+    """When the time is up, by the monotonic clock; None: never."""
+
+    at: float | None = None
+
+    @property
+    def passed(self) -> bool:
+        return self.at is not None and time.monotonic() >= self.at
+
+
+@contextmanager
+def stopping_after(minutes: float | None) -> Iterator[Deadline]:
+    """Lets what is done inside go on for so many minutes.
+
+    Then this process sends itself SIGTERM. The training loop answers that with a checkpoint and RunInterruptedError;
+    outside of it the same error is raised at once. Off the main thread, where signals cannot be heard, only
+    `Deadline.passed` tells.
+    """
+    if minutes is None:
+        deadline = Deadline()
+    elif minutes > 0:
+        deadline = Deadline(time.monotonic() + 60 * minutes)
+    else:
+        raise QuatcapsError(f"budget = {minutes} minutes: it must be above 0")
+    if threading.current_thread() is not threading.main_thread():
+        yield deadline
+        return
+    over = threading.Event()
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        if not over.is_set():
+            raise RunInterruptedError("stopped between runs: nothing is lost")
+
+    before = signal.signal(signal.SIGTERM, stop)
+    timer = None
+    if minutes is not None:
+        timer = threading.Timer(60 * minutes, os.kill, (os.getpid(), signal.SIGTERM))
+        timer.daemon = True
+        timer.start()
+    try:
+        yield deadline
+    finally:
+        over.set()
+        if timer is not None:
+            timer.cancel()
+            timer.join()
+        signal.signal(signal.SIGTERM, before)

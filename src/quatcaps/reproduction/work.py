@@ -1,0 +1,222 @@
+"""Runs by row and seed: what is finished is left alone, what was begun goes on, what another process holds is passed
+over."""
+
+from __future__ import annotations
+
+import gc
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple
+
+import torch
+from rich.console import Console
+
+from quatcaps.errors import QuatcapsError
+from quatcaps.files import explained, make_folder
+from quatcaps.recipes.tables import Row
+from quatcaps.reproduction.record import differences, make_record, read_record, record_path, told, write_record
+from quatcaps.reproduction.stopping import Deadline
+from quatcaps.reproduction.together import train_together
+from quatcaps.training.commands import checked, load_run_images, resume_run, start_run
+from quatcaps.training.loop import RunInterruptedError
+from quatcaps.training.run import create_run, open_run
+
+DONE, STARTED, NONE, OTHER = "done", "started", "none", "other settings"
+"""States of a run: recorded; begun; neither; recorded or begun with other settings than its row has now."""
+
+
+class Job(NamedTuple):
+    """One run."""
+
+    row: Row
+    seed: int
+
+    def __str__(self) -> str:
+        return f"{self.row.key}, seed {self.seed}"
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where runs read, work and leave their records."""
+
+    output: Path
+    work: Path
+    data_dir: Path | None = None
+    device: str = "auto"
+    processes: int = 1  # that train one run together
+
+    def record(self, job: Job) -> Path:
+        return record_path(self.output, job.row.key, job.seed)
+
+    def folder(self, job: Job) -> Path:
+        return self.work / job.row.key / f"seed-{job.seed}"
+
+
+@dataclass
+class Summary:
+    """What became of the jobs; `failed` says why."""
+
+    before: list[Job] = field(default_factory=list)
+    trained: list[Job] = field(default_factory=list)
+    held: list[Job] = field(default_factory=list)
+    failed: dict[Job, str] = field(default_factory=dict)
+    left: list[Job] = field(default_factory=list)
+    interrupted: bool = False
+    seconds: float = 0.0
+
+
+def in_order(rows: Sequence[Row], seeds: Iterable[int]) -> list[Job]:
+    """One seed of everything before two of anything."""
+    return [Job(row, seed) for seed in seeds for row in rows]
+
+
+def state(job: Job, place: Place) -> str:
+    """How far a run is."""
+    wanted = job.row.config(job.seed)
+    if place.record(job).exists():
+        return OTHER if differences(read_record(place.record(job)).config, wanted) else DONE
+    if (place.folder(job) / "run.json").exists():
+        return OTHER if differences(open_run(place.folder(job)).config, wanted) else STARTED
+    return NONE
+
+
+def perform(jobs: Sequence[Job], place: Place, console: Console, deadline: Deadline, *, again: bool = False) -> Summary:
+    """Trains and records what is not recorded yet, in order.
+
+    A job that cannot be done is noted and the others go on. What another process holds is looked at again in the end,
+    for as long as something gets done.
+    """
+    summary, waiting, begun = Summary(), list(jobs), time.monotonic()
+    while waiting and not summary.left:
+        held: list[Job] = []
+        for number, job in enumerate(waiting, 1):
+            if deadline.passed:
+                summary.left = [*waiting[number - 1 :], *held]
+                break
+            try:
+                _attempt(job, place, console, again, summary, held, _progress(number, waiting, place, begun, summary))
+            except (RunInterruptedError, KeyboardInterrupt) as stop:
+                _say(console, f"stopped: {stop}" if isinstance(stop, RunInterruptedError) else "stopped")
+                summary.left = [*waiting[number - 1 :], *held]
+                summary.interrupted = not deadline.passed
+                break
+            except (QuatcapsError, MemoryError, torch.OutOfMemoryError) as error:
+                summary.failed[job] = str(error) or "out of memory"
+                _say(console, f"{job} cannot be done: {summary.failed[job]}")
+            gc.collect()  # a run's graph and images go before the next one begins
+        if summary.left or len(held) == len(waiting):
+            summary.held = [] if summary.left else held
+            break
+        waiting = held
+    summary.seconds = time.monotonic() - begun
+    return summary
+
+
+def _attempt(
+    job: Job, place: Place, console: Console, again: bool, summary: Summary, held: list[Job], progress: str
+) -> None:
+    """Does one job, unless it is done, or held by another process; enters it where it belongs."""
+    if _finished(job, place, again):
+        summary.before.append(job)
+        return
+    with holding(place.folder(job).with_suffix(".lock")) as free:
+        if not free:
+            _say(console, f"{job}: another process holds it")
+            held.append(job)
+        elif _finished(job, place, again):
+            summary.before.append(job)
+        else:
+            _say(console, f"{progress}: {job}")
+            train(job, place, console, again=again)
+            summary.trained.append(job)
+
+
+def train(job: Job, place: Place, console: Console, *, again: bool = False) -> None:
+    """Trains a run, from where it stands if it was begun, and records it."""
+    wanted, folder = job.row.config(job.seed), place.folder(job)
+    if (folder / "run.json").exists() and (differing := differences(open_run(folder).config, wanted)):
+        if not again:
+            raise QuatcapsError(
+                f"{folder} holds a run that was begun with other settings ({told(differing)}): --again moves it aside"
+            )
+        aside(folder)
+    begun = (folder / "run.json").exists()
+    wanted = wanted.changed({"device": place.device})
+    if place.processes > 1:
+        experiment = load_run_images(wanted, place.data_dir, console)
+        run = open_run(folder) if begun else create_run(folder, checked(wanted), experiment.training)
+        train_together(folder, place.processes, place.device, place.data_dir)
+    else:
+        if begun:
+            run = resume_run(folder, place.data_dir, console, place.device)
+        else:
+            run = start_run(wanted, folder, place.data_dir, console)
+        experiment = load_run_images(run.config, place.data_dir, console)
+    write_record(place.record(job), make_record(job.row.key, job.row.recipe, run, experiment, place.device))
+
+
+def aside(folder: Path) -> Path:
+    """Renames a folder to the first free name after it."""
+    number = 1
+    while (other := folder.with_name(f"{folder.name}-before-{number}")).exists():
+        number += 1
+    with explained(f"move {folder} aside"):
+        return folder.rename(other)
+
+
+def _finished(job: Job, place: Place, again: bool) -> bool:
+    path = place.record(job)
+    if not path.exists():
+        return False
+    differing = differences(read_record(path).config, job.row.config(job.seed))
+    if differing and not again:
+        raise QuatcapsError(
+            f"{path} was made with other settings ({told(differing)}): it stays as it is; --again replaces it"
+        )
+    return not differing
+
+
+@contextmanager
+def holding(path: Path) -> Iterator[bool]:
+    """Whether this process has got the lock; it is let go at the end, or when the process dies."""
+    try:
+        from filelock import FileLock, Timeout
+    except ImportError:
+        yield True
+        return
+    make_folder(path.parent)
+    lock = FileLock(path, timeout=0)
+    try:
+        lock.acquire()
+    except Timeout:
+        yield False
+        return
+    try:
+        yield True
+    finally:
+        lock.release()
+
+
+def can_lock() -> bool:
+    """Whether several processes can share the work."""
+    try:
+        import filelock  # noqa: F401
+    except ImportError:
+        return False
+    return True
+
+
+def _progress(number: int, waiting: Sequence[Job], place: Place, begun: float, summary: Summary) -> str:
+    spent = (time.monotonic() - begun) / 60
+    words = f"run {number} of {len(waiting)}"
+    if summary.trained:
+        left = sum(not place.record(job).exists() for job in waiting[number - 1 :])
+        words += f", {spent:.1f} min so far, about {spent / len(summary.trained) * left:.1f} min left"
+    return words
+
+
+def _say(console: Console, text: str) -> None:
+    console.print(text, highlight=False, markup=False, soft_wrap=True)

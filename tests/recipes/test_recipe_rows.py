@@ -1,0 +1,110 @@
+"""The rows of the tables: whole configurations, the paper's numbers, the same in miniature."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from quatcaps.models import build, parameter_count
+from quatcaps.recipes import RECIPES, best, paper
+from quatcaps.recipes.quick import quick
+from quatcaps.recipes.tables import DATASETS, PUBLISHED, ROWS, SYSTEMS, Row
+from quatcaps.training.commands import checked
+from quatcaps.training.config import TrainingConfig
+
+
+def parameters(config: TrainingConfig, channels: int, classes: int) -> int:
+    return parameter_count(build(config.model, channels=channels, classes=classes, **config.model_settings))
+
+
+def test_tables_have_their_rows() -> None:
+    counted = Counter(table for row in ROWS.values() for table in row.tables)
+    assert counted == {"table1": 4 * 6, "table2": 5 * 7, "table3": 6}
+    shared = [row.key for row in ROWS.values() if len(row.tables) > 1]
+    assert shared == ["smallnorb/qcn/paper", "smallnorb/qcn/best"]
+    assert [row.key for row in ROWS.values() if not row.default] == [f"{dataset}/em-ibm" for dataset in DATASETS]
+    assert all(key == row.key for key, row in ROWS.items())
+
+
+def test_every_published_number_has_a_row() -> None:
+    shown = {(row.key.split("/")[0], row.config(0).model) for row in ROWS.values() if row.published is not None}
+    assert shown == set(PUBLISHED)
+
+
+@pytest.mark.parametrize(
+    ("key", "error"),
+    [
+        ("smallnorb/qcn/paper", 2.29),
+        ("smallnorb/qcn/best", 2.29),
+        ("smallnorb/qcn-joint/paper", 3.72),
+        ("cifar10/em", 17.76),
+        ("azimuth-pooled/qcn/paper", 7.5),
+        ("azimuth-strict/cnn", 20.0),
+    ],
+)
+def test_rows_stand_beside_the_papers_numbers(key: str, error: float) -> None:
+    published = ROWS[key].published
+    assert published is not None
+    assert published.error == error
+
+
+def test_the_papers_viewpoint_numbers_stand_under_its_own_protocol_alone() -> None:
+    assert ROWS["azimuth-strict/qcn/paper"].published is None
+    assert ROWS["elevation-strict/em"].published is None
+
+
+@pytest.mark.parametrize("row", ROWS.values(), ids=ROWS.keys())
+def test_configurations_are_whole(row: Row) -> None:
+    config = row.config(7)
+    assert config.seed == 7
+    assert config.dataset == row.dataset
+    assert TrainingConfig.from_json(config.to_json()) == config
+    assert config.viewpoints == row.viewpoints
+    if row.viewpoints != "all":
+        assert (config.protocol, config.evaluate_every, config.evaluate_images) == (row.protocol, 1, 0)
+
+
+@pytest.mark.parametrize("key", ["mnist/cnn", "cifar10/em", "smallnorb/qcn/best", "azimuth-pooled/vb"])
+def test_a_run_keeps_the_rows_configuration_as_it_is(key: str) -> None:
+    assert checked(ROWS[key].config(0)) == ROWS[key].config(0)
+
+
+def test_paper_rows_follow_the_paper() -> None:
+    row = ROWS["smallnorb/qcn/paper"].config(0)
+    assert row == paper("smallnorb")
+    assert ROWS["svhn/em"].config(0).weight_decay == 2e-7
+    assert ROWS["smallnorb/em-joint"].config(0).weight_decay == 2e-7
+    assert ROWS["mnist/cnn"].config(0).loss == "cross-entropy"
+
+
+def test_best_rows_measure_the_test_images_once_and_are_no_larger() -> None:
+    assert RECIPES["best"] is best
+    for dataset, channels, classes in (("smallnorb", 2, 5), ("mnist", 1, 10), ("cifar10", 3, 10)):
+        row, reference = ROWS[f"{dataset}/qcn/best"].config(0), ROWS[f"{dataset}/qcn/paper"].config(0)
+        assert row.evaluate_every == 0
+        assert row != reference
+        assert parameters(row, channels, classes) <= parameters(reference, channels, classes)
+
+
+def test_parameters_are_the_papers() -> None:
+    for key, count in {
+        "smallnorb/qcn/paper": 187_762,
+        "smallnorb/qcn-joint/paper": 298_478,
+        "smallnorb/em": 317_194,
+        "smallnorb/em-branched": 410_418,
+        "smallnorb/em-joint": 533_358,
+        "azimuth-strict/cnn": 4_253_349,
+    }.items():
+        assert parameters(ROWS[key].config(0), 2, 5) == count, key
+
+
+@pytest.mark.parametrize("name", SYSTEMS)
+def test_every_system_has_a_miniature_that_runs(name: str) -> None:
+    row = quick(ROWS[f"smallnorb/{name}"])
+    config = row.config(2)
+    assert (config.dataset, config.seed, config.epochs) == ("toys-mini", 2, 1)
+    assert checked(config) == config
+    assert parameters(config, 2, 5) < 30_000
+    assert row.published is None
+    assert config.learning_rate == ROWS[f"smallnorb/{name}"].config(0).learning_rate

@@ -1,0 +1,132 @@
+"""Tables and pictures from records: the right numbers in the right places."""
+
+from __future__ import annotations
+
+import csv
+import statistics
+from pathlib import Path
+
+import pytest
+from made_up import leave, made_up
+from PIL import Image
+
+from quatcaps.recipes.quick import quick
+from quatcaps.recipes.tables import ROWS, TABLES
+from quatcaps.reproduction.collection import Entry, collect, spread
+from quatcaps.reproduction.matching import match
+from quatcaps.reproduction.render import render
+from quatcaps.reproduction.tables import page
+
+ALL = list(ROWS.values())
+
+
+def cells(text: str, start: str) -> list[list[str]]:
+    """The cells of the table lines that begin so."""
+    lines = [line for line in text.splitlines() if line.startswith(f"| {start} |")]
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
+
+
+def test_mean_and_deviation_over_seeds(tmp_path: Path) -> None:
+    records = [made_up(ROWS["smallnorb/qcn/paper"], seed, error) for seed, error in enumerate((0.02, 0.03, 0.05))]
+    for record in records:
+        leave(tmp_path, record)
+    leave(tmp_path, made_up(ROWS["svhn/qcn/best"]))
+    render("table2", ALL, tmp_path)
+    errors = [record.final["test"].percent for record in records]
+    expected = f"{statistics.mean(errors):.2f} ± {statistics.stdev(errors):.2f} (3)"
+    text = (tmp_path / "table2.md").read_text()
+    assert cells(text, "QCN, here, paper") == [["QCN, here, paper", expected, "–", "–", "–", "–"]]
+    assert cells(text, "QCN, published (Özcan et al. 2020)")[0][1:] == ["2.29", "0.37", "6.92", "4.63", "13.92"]
+    assert cells(text, "EM, published (Hinton et al. 2018)")[0][1:] == ["1.8", "0.44", "–", "–", "11.9"]
+    assert cells(text, "smallnorb/qcn/paper") == [["smallnorb/qcn/paper", "187,762", "188K", "2.29", expected, "4.0"]]
+    assert "±" not in cells(text, "svhn/qcn/best")[0][4]
+    assert "EM-IBM, here" not in text
+    assert "EM-IBM, published (Gritzman 2019)" in text
+    assert "quatcaps reproduce table2" in text
+    assert "a machine" in text
+    assert "2026-01-02" in text
+    with (tmp_path / "table2.csv").open() as file:
+        found = {row["key"]: row for row in csv.DictReader(file)}
+    row = found["smallnorb/qcn/paper"]
+    assert float(row["error"]) == pytest.approx(statistics.mean(errors), abs=1e-4)
+    assert float(row["deviation"]) == pytest.approx(statistics.stdev(errors), abs=1e-4)
+    assert (row["seeds"], row["parameters"], row["published"]) == ("3", "187762", "2.29")
+    assert found["mnist/em"]["error"] == ""
+
+
+def test_viewpoints_match_where_their_protocol_says(tmp_path: Path) -> None:
+    for protocol in ("strict", "pooled"):
+        leave(tmp_path, made_up(ROWS[f"azimuth-{protocol}/qcn/best"], error=0.01, epochs=12))
+        leave(tmp_path, made_up(ROWS[f"azimuth-{protocol}/cnn"], error=0.2, epochs=12))
+    entries, problems = collect(ALL, tmp_path)
+    assert not problems
+    strict, _, pooled, _ = page("table1", entries).tables
+    lines = {(line[0], line[1]): line for line in strict.rows}
+    found = match(made_up(ROWS["azimuth-strict/qcn/best"], error=0.01, epochs=12).epochs, "strict", 3.7)
+    assert lines["QCN", "best"][3:5] == ("–", f"3.70 → {found.novel:.2f} (1)")
+    last = made_up(ROWS["azimuth-strict/qcn/best"], error=0.01, epochs=12).final
+    assert lines["QCN", "best"][5] == f"{last['test'].percent:.2f} → {last['novel'].percent:.2f} (1)"
+    assert lines["CNN", "control"][3] == "3.7 → 20.0"
+    assert lines["CNN", "control"][4].endswith("(1) *")
+    assert lines["EM (Hinton et al. 2018)", "quoted"][2:4] == ("310K", "3.7 → 13.5")
+    lines = {(line[0], line[1]): line for line in pooled.rows}
+    assert lines["QCN", "best"][3] == "3.7 → 7.5"
+    assert not any("Hinton" in line[0] for line in pooled.rows)
+    assert "| 3.7 → 7.5 |" not in strict.markdown()
+    assert "| 3.7 → 20.0 |" not in pooled.markdown()
+
+
+def test_seeds_that_match_are_not_mixed_with_those_that_do_not(tmp_path: Path) -> None:
+    row = ROWS["azimuth-strict/qcn/best"]
+    records = tuple(made_up(row, seed, error, 12) for seed, error in enumerate((0.01, 0.3)))
+    matches = Entry(row, records).matches()
+    assert [each.reached for each in matches] == [True]
+    assert [each.reached for each in Entry(row, records[1:]).matches()] == [False]
+
+
+def test_branching(tmp_path: Path) -> None:
+    leave(tmp_path, made_up(ROWS["smallnorb/qcn-joint/paper"]))
+    render("table3", ALL, tmp_path)
+    lines = cells((tmp_path / "table3.md").read_text(), "QCN")
+    assert [line[1:3] for line in lines] == [["paper", "yes"], ["best", "yes"], ["paper", "no"], ["best", "no"]]
+    assert [line[4] for line in lines] == ["2.29", "2.29", "3.72", "3.72"]
+    assert [line[5] == "–" for line in lines] == [True, True, False, True]
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_pictures_with_and_without_runs(tmp_path: Path, name: str) -> None:
+    render(name, ALL, tmp_path)
+    assert "Nothing has been measured yet" in (tmp_path / f"{name}.md").read_text()
+    before = (tmp_path / f"{name}.png").read_bytes()
+    for row in ALL:
+        if name in row.tables and row.key.split("/")[0] in ("azimuth-strict", "elevation-pooled", "smallnorb"):
+            leave(tmp_path, made_up(row))
+    render(name, ALL, tmp_path)
+    assert (tmp_path / f"{name}.png").read_bytes() != before
+    with Image.open(tmp_path / f"{name}.png") as picture:
+        assert picture.width > 1200
+
+
+def test_quick_tables_leave_the_papers_numbers_out(tmp_path: Path) -> None:
+    rows = [quick(row) for row in ALL]
+    leave(tmp_path, made_up(quick(ROWS["mnist/em"]), epochs=1))
+    render("table2", rows, tmp_path, quick=True)
+    text = (tmp_path / "table2.md").read_text()
+    assert "published (" not in text.split("The runs")[0]
+    assert "13.92" not in text
+    assert "A quick run" in text
+
+
+def test_damaged_and_outdated_records_are_told(tmp_path: Path) -> None:
+    row = ROWS["mnist/vb"]
+    broken = leave(tmp_path, made_up(row, seed=1, epochs=300))
+    broken.write_text("{")
+    leave(tmp_path, made_up(row, epochs=300, batch=100))
+    (broken.parent / "notes.txt").write_text("not a record")
+    _, problems = render("table2", ALL, tmp_path)
+    assert [str(broken) in problem for problem in problems] == [True]
+    assert "mnist/vb, seed 0: batch was 100, is 64" in (tmp_path / "table2.md").read_text()
+
+
+def test_no_value_is_no_number() -> None:
+    assert spread([]) == "–"

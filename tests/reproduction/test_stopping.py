@@ -1,0 +1,60 @@
+"""A budget stops what is done inside it, in training and outside."""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+
+import pytest
+
+from quatcaps.errors import QuatcapsError
+from quatcaps.reproduction.stopping import stopping_after
+from quatcaps.training.loop import RunInterruptedError, stop_signals
+
+SOON = 0.05 / 60  # minutes
+
+
+def test_the_training_loops_event_is_set_when_the_time_is_up() -> None:
+    with stopping_after(SOON) as deadline, stop_signals() as stopped:
+        assert stopped.wait(20)
+        assert deadline.passed
+
+
+def test_outside_of_training_it_stops_at_once() -> None:
+    with pytest.raises(RunInterruptedError), stopping_after(SOON):
+        time.sleep(20)
+
+
+def test_no_signal_comes_after_the_end() -> None:
+    before = signal.getsignal(signal.SIGTERM)
+    with stopping_after(SOON) as deadline:
+        assert not deadline.passed
+    assert signal.getsignal(signal.SIGTERM) is before
+    time.sleep(0.1)
+    assert deadline.passed
+
+
+def test_without_a_budget_there_is_no_end() -> None:
+    with stopping_after(None) as deadline:
+        assert not deadline.passed
+
+
+def test_off_the_main_thread_only_the_clock_tells() -> None:
+    seen = []
+
+    def work() -> None:
+        with stopping_after(SOON) as deadline:
+            time.sleep(0.1)
+            seen.append(deadline.passed)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    assert seen == [True]
+
+
+@pytest.mark.parametrize("minutes", [0.0, -1.0])
+def test_a_budget_is_above_zero(minutes: float) -> None:
+    with pytest.raises(QuatcapsError, match="above 0"), stopping_after(minutes):
+        pass
