@@ -19,8 +19,9 @@ lint: $(READY)
 types: $(READY)
 	$(BIN)/mypy
 
+# A process for each core; in each, one thread: more would get in each other's way.
 unit: $(READY)
-	$(BIN)/python -m pytest
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses auto --dist loadfile
 
 bench: $(READY)
 	$(BIN)/quatcaps bench --model qcn-small --model qcn --output bench

@@ -26,8 +26,9 @@ for finder in sys.meta_path:
 
 @pytest.fixture(scope="session")
 def toys_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A data folder with `toys-mini` rendered in it."""
-    folder = tmp_path_factory.mktemp("data")
+    """A data folder with `toys-mini` rendered in it; of several test processes, by the first that needs it."""
+    alone = "PYTEST_XDIST_WORKER" not in os.environ
+    folder = tmp_path_factory.mktemp("data") if alone else tmp_path_factory.getbasetemp().parent / "data"
     for split in ("train", "test"):
         data.load("toys-mini", split, folder=folder)
     return folder

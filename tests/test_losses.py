@@ -79,6 +79,9 @@ def test_cross_entropy_by_loops(scale: float) -> None:
     for row, true in zip(scores.tolist(), labels.tolist(), strict=True):
         expected -= math.log(math.exp(scale * row[true]) / sum(math.exp(scale * score) for score in row)) / 4
     assert cross_entropy(scores, labels, scale).item() == pytest.approx(expected)
+    logs = (scale * scores).log_softmax(1)
+    smoothed = -(0.7 * logs[range(len(labels)), labels] + 0.3 * logs.mean(1)).mean()
+    assert cross_entropy(scores, labels, scale, 0.3).item() == pytest.approx(smoothed.item())
     assert torch.autograd.gradcheck(lambda values: cross_entropy(values, labels, scale), scores.requires_grad_())
 
 

@@ -83,7 +83,9 @@ def test_values_and_what_text_says(name: str, given: object, value: object) -> N
         ("rings", 5, "of the form tuple[tuple[int, float], …]"),
         ("timer", "soon", "of the form int | None"),
         ("timer", 1.5, "of the form int | None"),
-        ("extras", 5, "of the form dict[str, typing.Any]"),
+        ("extras", 5, "values by name"),
+        ("extras", [["a", 1]], "values by name"),
+        ("extras", {1: 2}, "values by name"),
     ],
 )
 def test_values_of_the_wrong_type(name: str, given: object, wanted: str) -> None:

@@ -33,10 +33,11 @@ def margin(step: int, scale: float = 50_000) -> float:
 
 
 def cross_entropy(
-    scores: Float[Tensor, "N classes"], labels: Int[Tensor, " N"], scale: float = 1.0
+    scores: Float[Tensor, "N classes"], labels: Int[Tensor, " N"], scale: float = 1.0, smoothing: float = 0.0
 ) -> Float[Tensor, ""]:
     """−log softmax(scale · scores) of the true class, averaged over the images.
 
-    Capsule activations lie in [0, 1]: without a scale of 10 or so their softmax is nearly flat.
+    Capsule activations lie in [0, 1]: without a scale of 10 or so their softmax is nearly flat. smoothing: the part of
+    the wanted probability that is spread evenly over all classes.
     """
-    return F.cross_entropy(scale * scores, labels.long())
+    return F.cross_entropy(scale * scores, labels.long(), label_smoothing=smoothing)

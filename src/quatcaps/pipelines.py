@@ -25,6 +25,12 @@ class Pipeline:
     flip: bool = setting(False, "mirror half of the training images; stereo views then change places", by_dataset=True)
     rotation: float = setting(0.0, "turn training images by up to so many degrees, either way", by_dataset=True)
     scale: float = setting(0.0, "enlarge training images up to 1 + this, or shrink them by as much", by_dataset=True)
+    stretch: float = setting(
+        0.0, "make training images up to 1 + this wider than high, or as much higher than wide", by_dataset=True
+    )
+    erase: float = setting(
+        0.0, "blot out a square of each training image, of this part of the window's side", by_dataset=True
+    )
     brightness: float = setting(
         0.0, "shift the brightness of training images by up to this part of the range", by_dataset=True
     )
@@ -41,6 +47,11 @@ class Pipeline:
     )
     mean: tuple[float, ...] = setting((), "of each channel, or one for all, black 0 and white 1", by_dataset=True)
     deviation: tuple[float, ...] = setting((), "of each channel, or one for all", by_dataset=True)
+    test_crops: int = setting(
+        1,
+        "windows of a test image down and across, evenly spread; activations are averaged over all of them",
+        by_dataset=True,
+    )
 
     def __post_init__(self) -> None:
         if self.standardise not in STANDARDISE:
@@ -51,11 +62,17 @@ class Pipeline:
             ("pad", 4096),
             ("rotation", 180),
             ("scale", 10),
+            ("stretch", 10),
+            ("erase", 1),
             ("brightness", 1),
             ("contrast", 1),
         ):
             if not 0 <= getattr(self, name) <= most:
                 raise QuatcapsError(f"{name} = {getattr(self, name)}: it must be from 0 to {most}")
+        if not 1 <= self.test_crops <= 16:
+            raise QuatcapsError(f"test_crops = {self.test_crops}: it must be from 1 to 16")
+        if self.test_crops > 1 and not self.crop:
+            raise QuatcapsError(f"test_crops = {self.test_crops} without a crop: give --crop too")
         if self.crop and self.image_size and self.crop > self.image_size:
             raise QuatcapsError(f"crop = {self.crop}: it must be at most the image size, {self.image_size}")
         if self.pad and not self.crop:
@@ -90,7 +107,7 @@ class Pipeline:
 
     @property
     def warps(self) -> bool:
-        return self.rotation > 0 or self.scale > 0
+        return self.rotation > 0 or self.scale > 0 or self.stretch > 0
 
     @property
     def jitters(self) -> bool:

@@ -61,6 +61,8 @@ def convert(value: Any, hint: Any) -> Any:
             raise ValueError
         return tuple(convert(item, arm) for item, arm in zip(value, arms, strict=True))
     if origin is dict:
+        if not isinstance(value, Mapping) or not all(isinstance(name, str) for name in value):
+            raise TypeError
         return dict(value)
     if hint is float and type(value) is int:
         return float(value)
@@ -72,6 +74,8 @@ def convert(value: Any, hint: Any) -> Any:
 def describe(hint: Any) -> str:
     """A type in words."""
     words = {bool: "true or false", int: "a whole number", float: "a number", str: "text"}
+    if typing.get_origin(hint) is dict:
+        return "values by name"
     return words.get(hint, f"of the form {str(hint).replace('...', '…')}")
 
 

@@ -177,8 +177,9 @@ def test_a_worker_that_is_killed_is_a_row(monkeypatch: pytest.MonkeyPatch) -> No
 
 def test_peak_counts_memory_that_is_free_again() -> None:
     before = processes.start_of_peak()
-    assert torch.ones(16 * 2**20).sum() == 16 * 2**20
-    assert 60 * 2**20 < processes.peak() - before < 200 * 2**20
+    # More than other tests may have left free in this process.
+    assert torch.ones(128 * 2**20).sum() == 128 * 2**20
+    assert 400 * 2**20 < processes.peak() - before < 700 * 2**20
 
 
 @pytest.mark.parametrize("variant", ["reference", "lean", "paper"])

@@ -64,14 +64,14 @@ def plainly(pipeline: Pipeline, image: NDArray[np.uint8], chance: Draws, k: int)
     values, padded = image.astype(np.float64), pipeline.pad > 0
     height, width = pipeline.seen(image.shape[1:])
     top, left = int(chance.top[k]) - pipeline.pad, int(chance.left[k]) - pipeline.pad
-    angle, zoom = float(chance.angle[k]), float(chance.zoom[k])
+    angle, zoom, wider = float(chance.angle[k]), float(chance.zoom[k]), float(chance.stretch[k]) ** 0.5
     middle = ((height - 1) / 2, (width - 1) / 2)
     seen = np.zeros((len(image), height, width))
     for i in range(height):
         for j in range(width):
             y, x = (i - middle[0]) / zoom, (j - middle[1]) / zoom
-            row = top + middle[0] + math.cos(angle) * y + math.sin(angle) * x
-            column = left + middle[1] + math.cos(angle) * x - math.sin(angle) * y
+            row = top + middle[0] + (math.cos(angle) * y + math.sin(angle) * x) * wider
+            column = left + middle[1] + (math.cos(angle) * x - math.sin(angle) * y) / wider
             seen[:, i, j] = between(values, row, column, padded)
     if chance.mirrored[k]:
         seen = seen[::-1, :, ::-1] if len(seen) == 2 else seen[:, :, ::-1]
@@ -79,7 +79,12 @@ def plainly(pipeline: Pipeline, image: NDArray[np.uint8], chance: Draws, k: int)
         mean = seen.mean()
         shifted = (seen - mean) * float(chance.contrast[k]) + mean + 255 * float(chance.brightness[k])
         seen = np.clip(shifted, 0, 255)
-    return standardised(pipeline, seen)
+    seen = standardised(pipeline, seen)
+    if pipeline.erase:
+        side = round(pipeline.erase * height)
+        row, column = (int(share[k] * (height - side + 1)) for share in (chance.blot_top, chance.blot_left))
+        seen[:, row : row + side, column : column + side] = 0
+    return seen
 
 
 def standardised(pipeline: Pipeline, seen: Array) -> Array:
@@ -102,9 +107,24 @@ CASES = {
     "jitter": (Pipeline(0, 6, brightness=0.3, contrast=0.5, standardise="none"), (2, 8, 8)),
     "turn": (Pipeline(0, 8, rotation=30.0, standardise="none"), (2, 12, 11)),
     "scale": (Pipeline(0, 8, scale=0.5, standardise="none"), (1, 12, 12)),
+    "stretch": (Pipeline(0, 8, stretch=0.5, standardise="none"), (1, 12, 12)),
+    "erase": (Pipeline(0, 8, erase=0.4), (2, 10, 10)),
+    "erase all": (Pipeline(0, 8, erase=1.0), (1, 8, 8)),
     "turn whole": (Pipeline(0, 0, rotation=180.0, scale=0.3, standardise="none"), (1, 9, 9)),
     "all of it": (
-        Pipeline(0, 8, pad=3, flip=True, rotation=20.0, scale=0.2, brightness=0.1, contrast=0.2, **COLOURS),
+        Pipeline(
+            0,
+            8,
+            pad=3,
+            flip=True,
+            rotation=20.0,
+            scale=0.2,
+            stretch=0.3,
+            erase=0.3,
+            brightness=0.1,
+            contrast=0.2,
+            **COLOURS,
+        ),
         (3, 10, 10),
     ),
 }

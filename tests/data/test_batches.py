@@ -155,9 +155,18 @@ def test_unknown_residence(noise_images: ImageSet) -> None:
 
 def test_evaluation_shows_all_images_in_order(noise_images: ImageSet) -> None:
     batches = list(evaluation_batches(noise_images, 16, Pipeline(32, 28, standardise="none"), CPU))
-    assert torch.equal(torch.cat([batch.labels for batch in batches]), noise_images.labels)
     expected = noise_images.images[:, :, 2:30, 2:30].float() / 255
-    assert torch.equal(torch.cat([batch.images for batch in batches]), expected)
+    assert torch.equal(torch.cat([view for (view,) in batches]), expected)
+
+
+def test_evaluation_shows_windows_from_border_to_border(noise_images: ImageSet) -> None:
+    pipeline = Pipeline(32, 28, standardise="none", test_crops=3)
+    views = next(iter(evaluation_batches(noise_images, 60, pipeline, CPU)))
+    images = noise_images.images.float() / 255
+    assert len(views) == 9
+    for number, view in enumerate(views):
+        top, left = 2 * (number // 3), 2 * (number % 3)
+        assert torch.equal(view, images[:, :, top : top + 28, left : left + 28])
 
 
 @pytest.mark.parametrize("batch", [0, 61])

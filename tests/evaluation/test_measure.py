@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 import torch
 from torch import Tensor, nn
@@ -72,6 +74,16 @@ def test_mode_is_restored_and_order_kept(noise_images: ImageSet) -> None:
     assert counted[-1] == (60, 60)
     alone = activations_of(network, noise_images.select(torch.tensor([33])), PIPELINE, torch.device("cpu"))
     assert torch.allclose(found[33], alone[0])
+
+
+def test_activations_are_averaged_over_windows(noise_images: ImageSet) -> None:
+    network = Brightest()
+    several = dataclasses.replace(PIPELINE, standardise="none", test_crops=2)
+    found = activations_of(network, noise_images, several, torch.device("cpu"))
+    images, size = noise_images.images.float() / 255, several.crop
+    most = images.shape[2] - size
+    corners = [images[:, :, top : top + size, left : left + size] for top in (0, most) for left in (0, most)]
+    assert torch.allclose(found, torch.stack([network(corner).activations for corner in corners]).mean(0))
 
 
 def test_batch_size_does_not_change_the_activations(noise_images: ImageSet) -> None:

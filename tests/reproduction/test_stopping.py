@@ -9,6 +9,7 @@ import time
 import pytest
 
 from quatcaps.errors import QuatcapsError
+from quatcaps.reproduction import stopping
 from quatcaps.reproduction.stopping import stopping_after
 from quatcaps.training.loop import RunInterruptedError, stop_signals
 
@@ -21,9 +22,20 @@ def test_the_training_loops_event_is_set_when_the_time_is_up() -> None:
         assert deadline.passed
 
 
-def test_outside_of_training_it_stops_at_once() -> None:
-    with pytest.raises(RunInterruptedError), stopping_after(SOON):
-        time.sleep(20)
+def test_a_training_loop_that_begins_too_late_is_told_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stopping, "SECONDS_BETWEEN", 0.05)
+    with stopping_after(SOON) as deadline:
+        while not deadline.passed:
+            time.sleep(0.01)
+        time.sleep(0.1)
+        with stop_signals() as stopped:
+            assert stopped.wait(20)
+            monkeypatch.setattr(stopping, "SECONDS_BETWEEN", 20.0)
+
+
+def test_a_signal_from_elsewhere_stops_at_once() -> None:
+    with stopping_after(10.0), pytest.raises(RunInterruptedError):
+        signal.raise_signal(signal.SIGTERM)
 
 
 def test_no_signal_comes_after_the_end() -> None:

@@ -45,7 +45,7 @@ def trained(monkeypatch: pytest.MonkeyPatch) -> list[Job]:
     """Training that only leaves a record, and who was trained."""
     done: list[Job] = []
 
-    def train(job: Job, place: Place, console: Console, *, again: bool = False) -> None:
+    def train(job: Job, place: Place, console: Console, *, again: bool, deadline: Deadline) -> None:
         leave(place.output, made_up(job.row, job.seed, epochs=job.row.config(0).epochs))
         done.append(job)
 

@@ -124,6 +124,8 @@ def test_schedules() -> None:
     assert math.isclose(learning_rate(cosine, 50, 100), 1.5e-3)
     assert learning_rate(cosine, 99, 100) < 1e-5
     assert learning_rate(paper.changed({"schedule": "constant"}), 10**6, 10**6) == 3e-3
+    warming = paper.changed({"warmup": 9})
+    assert [learning_rate(warming, step, 100) for step in (0, 4, 9, 10)] == pytest.approx([3e-4, 1.5e-3, 3e-3, 3e-3])
 
 
 def test_sample_is_fixed_and_whole_for_zero(noise_images: ImageSet) -> None:

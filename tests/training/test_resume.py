@@ -32,11 +32,12 @@ CONFIG = TrainingConfig(
     log_every=1,
     schedule="cosine",
     weight_decay=0.01,
+    averaging=0.9,
     device="cpu",
 )
 
 
-Ending = tuple[bytes, bytes, dict[str, object], list[dict[str, object]]]
+Ending = tuple[bytes, bytes, bytes, dict[str, object], list[dict[str, object]]]
 
 
 class Silent:
@@ -75,7 +76,10 @@ def ending(folder: Path) -> Ending:
     last = checkpoint.checkpoints(folder / "checkpoints")[-1]
     state = json.loads((last / "state.json").read_text()) | {"seconds": 0}
     log = [record | {"seconds": 0} for record in read_log(folder / "log.jsonl")]
-    return (last / "weights.safetensors").read_bytes(), (last / "training.safetensors").read_bytes(), state, log
+    weights, average, training = (
+        (last / f"{name}.safetensors").read_bytes() for name in ("weights", "average", "training")
+    )
+    return weights, average, training, state, log
 
 
 @pytest.fixture(scope="module")
@@ -89,7 +93,7 @@ def test_resumed_run_equals_unbroken_run(
     cuts: tuple[int, ...], unbroken: Ending, noise_images: ImageSet, tmp_path: Path
 ) -> None:
     assert ending(trained(tmp_path / "broken", noise_images, cuts)) == unbroken
-    assert [record["kind"] for record in unbroken[3]].count("epoch") == 3
+    assert [record["kind"] for record in unbroken[4]].count("epoch") == 3
 
 
 def test_another_seed_ends_elsewhere(unbroken: Ending, noise_images: ImageSet, tmp_path: Path) -> None:
@@ -152,7 +156,7 @@ def test_killed_run_resumes_bit_for_bit(toys_folder: Path, tmp_path: Path) -> No
     """The whole program, ended by SIGKILL in the middle, against the whole program left alone."""
     settings = ["--recipe", "small", "--dataset", "toys-mini", "--epochs", 6, "--batch", 64]
     settings += ["--checkpoint-every", 4, "--log-every", 1, "--evaluate-images", 50, "--data-dir", toys_folder]
-    settings += ["--viewpoints", "azimuth", "--device", "cpu"]
+    settings += ["--viewpoints", "azimuth", "--device", "cpu", "--averaging", 0.9]
     killed, whole = tmp_path / "killed", tmp_path / "whole"
     process = subprocess.Popen(
         command_line("train", *settings, "--output", killed), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE

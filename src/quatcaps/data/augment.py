@@ -29,6 +29,9 @@ class Draws(NamedTuple):
     zoom: Tensor  # (N,) float32: above 1 the image appears larger
     brightness: Tensor  # (N,) float32, added, as a part of the full range
     contrast: Tensor  # (N,) float32, a factor
+    stretch: Tensor  # (N,) float32: above 1 the image appears wider
+    blot_top: Tensor  # (N,) float32: where its blot lies, as a part of the ways it can
+    blot_left: Tensor
 
     def at(self, chosen: slice) -> Draws:
         return Draws(*(column[chosen] for column in self))
@@ -47,14 +50,15 @@ def draw(
     scale: float = 0.0,
     brightness: float = 0.0,
     contrast: float = 0.0,
+    stretch: float = 0.0,
 ) -> Draws:
     """The numbers of `count` images; a window has so many `places` down and across.
 
     Every image takes the same share of the generator's numbers whatever is asked for, so that one more augmentation
     leaves the crops as they were. rotation: degrees to either side; scale: the largest zoom is 1 + scale, the smallest
-    its inverse; brightness, contrast: parts of the full range to either side of 0 and 1.
+    its inverse, and so for stretch; brightness, contrast: parts of the full range to either side of 0 and 1.
     """
-    share = torch.rand(7, count, generator=generator)
+    share = torch.rand(10, count, generator=generator)
     even = 2 * share - 1  # in [−1, 1)
     down, across = places
     return Draws(
@@ -65,6 +69,9 @@ def draw(
         zoom=(even[4] * math.log1p(scale)).exp(),
         brightness=even[5] * brightness,
         contrast=1 + even[6] * contrast,
+        stretch=(even[7] * math.log1p(stretch)).exp(),
+        blot_top=share[8],
+        blot_left=share[9],
     )
 
 
@@ -81,9 +88,17 @@ def windows(images: Tensor, top: Tensor, left: Tensor, size: int, *, pad: int = 
 
 
 def warped_windows(
-    images: Tensor, top: Tensor, left: Tensor, size: int, angle: Tensor, zoom: Tensor, *, pad: int = 0
+    images: Tensor,
+    top: Tensor,
+    left: Tensor,
+    size: int,
+    angle: Tensor,
+    zoom: Tensor,
+    stretch: Tensor | None = None,
+    *,
+    pad: int = 0,
 ) -> Float[Tensor, "N C S S"]:
-    """The same windows, each turned and zoomed about its middle, between pixels by bilinear interpolation.
+    """The same windows, each stretched, turned and zoomed about its middle, between pixels by bilinear interpolation.
 
     What comes in at the border is the image around the window; outside the image it is 0 where `pad` says that it is,
     and else the nearest pixel.
@@ -94,8 +109,11 @@ def warped_windows(
     span = torch.arange(size, device=images.device) - middle
     cosine, sine = (f(angle)[:, None, None] / zoom[:, None, None] for f in (torch.cos, torch.sin))
     y, x = span[:, None], span[None, :]
-    rows = (top - pad + middle)[:, None, None] + cosine * y + sine * x  # (N, size, size)
-    columns = (left - pad + middle)[:, None, None] + cosine * x - sine * y
+    narrower = torch.ones_like(zoom) if stretch is None else stretch.rsqrt()
+    narrower = narrower[:, None, None]
+    # The picture is turned after it is stretched, so what is seen is turned back before it is.
+    rows = (top - pad + middle)[:, None, None] + (cosine * y + sine * x) / narrower  # (N, size, size)
+    columns = (left - pad + middle)[:, None, None] + (cosine * x - sine * y) * narrower
     above, before = rows.floor(), columns.floor()
     down, across = (rows - above)[:, None], (columns - before)[:, None]
     values, first_row, first_column = images.float(), above.long(), before.long()
@@ -118,6 +136,30 @@ def jitter(values: Tensor, brightness: Tensor, contrast: Tensor) -> Tensor:
     mean = values.mean((1, 2, 3), keepdim=True)
     shifted = (values - mean) * contrast[:, None, None, None] + mean + 255 * brightness[:, None, None, None]
     return shifted.clamp(0, 255)
+
+
+def blot(values: Tensor, top: Tensor, left: Tensor, part: float) -> Tensor:
+    """A square of each image (N, C, H, W) becomes 0, of side `part` · H. top, left: (N,) in 0 … 1, from border to
+    border."""
+    height, width = values.shape[2:]
+    side = round(part * height)
+    first_row, first_column = (
+        (share * (extent - side + 1)).floor() for share, extent in ((top, height), (left, width))
+    )
+    rows = torch.arange(height, device=values.device) - first_row[:, None]  # (N, H)
+    columns = torch.arange(width, device=values.device) - first_column[:, None]
+    inside = ((rows >= 0) & (rows < side))[:, :, None] & ((columns >= 0) & (columns < side))[:, None, :]
+    return values.masked_fill(inside[:, None], 0.0)
+
+
+def spread_crops(images: Tensor, size: int, count: int) -> list[Tensor]:
+    """`count` × `count` windows of every image, evenly spread from border to border; one alone is the middle."""
+    if count == 1:
+        return [centre_crop(images, size)]
+    height, width = images.shape[2:]
+    check_crop(height, width, size)
+    starts = [[round(number * (side - size) / (count - 1)) for number in range(count)] for side in (height, width)]
+    return [images[:, :, top : top + size, left : left + size] for top in starts[0] for left in starts[1]]
 
 
 def centre_crop(images: Tensor, size: int) -> Tensor:

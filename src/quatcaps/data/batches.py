@@ -17,7 +17,7 @@ from torch import Tensor
 
 from quatcaps.data.augment import Draws
 from quatcaps.data.imageset import ImageSet
-from quatcaps.data.pipeline import draws, for_evaluation, for_training
+from quatcaps.data.pipeline import draws, for_training, views_for_evaluation
 from quatcaps.data.residence import Plan, hold
 from quatcaps.errors import QuatcapsError
 from quatcaps.pipelines import Pipeline
@@ -158,10 +158,11 @@ def check_batch(batch: int, images: int) -> None:
         raise QuatcapsError(f"a batch of {batch} from {images} training images: choose 1 to {images}")
 
 
-def evaluation_batches(images: ImageSet, batch: int, pipeline: Pipeline, device: torch.device) -> Iterator[Batch]:
-    """All images once, in order, centre crops."""
+def evaluation_batches(
+    images: ImageSet, batch: int, pipeline: Pipeline, device: torch.device
+) -> Iterator[list[Tensor]]:
+    """All images once, in order: every view that the pipeline has of some of them, the middle alone or several
+    windows."""
     pipeline.check(images.channels, images.size)
     for start in range(0, len(images), batch):
-        part = slice(start, start + batch)
-        pixels = images.at(part)
-        yield Batch(for_evaluation(pipeline, pixels.to(device)), images.labels[part].to(device))
+        yield views_for_evaluation(pipeline, images.at(slice(start, start + batch)).to(device))

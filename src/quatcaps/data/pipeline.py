@@ -9,10 +9,12 @@ from torch import Tensor
 
 from quatcaps.data.augment import (
     Draws,
+    blot,
     centre_crop,
     draw,
     jitter,
     mirror,
+    spread_crops,
     standardise_channels,
     standardise_views,
     warped_windows,
@@ -35,11 +37,13 @@ def draws(pipeline: Pipeline, count: int, size: tuple[int, int], generator: torc
         scale=pipeline.scale,
         brightness=pipeline.brightness,
         contrast=pipeline.contrast,
+        stretch=pipeline.stretch,
     )
 
 
 def for_training(pipeline: Pipeline, images: Tensor, chance: Draws) -> Tensor:
-    """(N, C, H, W) uint8 → (N, C, crop, crop) float32: cropped, turned, mirrored, jittered, standardised."""
+    """(N, C, H, W) uint8 → (N, C, crop, crop) float32: cropped, turned, mirrored, jittered, standardised,
+    blotted."""
     seen: Tensor = images
     if pipeline.warps:
         if not pipeline.crop and images.shape[2] != images.shape[3]:
@@ -47,14 +51,23 @@ def for_training(pipeline: Pipeline, images: Tensor, chance: Draws) -> Tensor:
                 f"images of {images.shape[2]}×{images.shape[3]} cannot be turned or scaled whole: give a --crop"
             )
         size = pipeline.crop or images.shape[2]
-        seen = warped_windows(images, chance.top, chance.left, size, chance.angle, chance.zoom, pad=pipeline.pad)
+        warp = (chance.angle, chance.zoom, chance.stretch)
+        seen = warped_windows(images, chance.top, chance.left, size, *warp, pad=pipeline.pad)
     elif pipeline.crop and (pipeline.pad or images.shape[2:] != (pipeline.crop, pipeline.crop)):
         seen = windows(images, chance.top, chance.left, pipeline.crop, pad=pipeline.pad)
     if pipeline.flip:
         seen = mirror(seen, chance.mirrored)
     if pipeline.jitters:
         seen = jitter(seen.float(), chance.brightness, chance.contrast)
-    return standardised(pipeline, seen)
+    seen = standardised(pipeline, seen)
+    return blot(seen, chance.blot_top, chance.blot_left, pipeline.erase) if pipeline.erase else seen
+
+
+def views_for_evaluation(pipeline: Pipeline, images: Tensor) -> list[Tensor]:
+    """What the network sees of test images: the middle alone, or several windows; each as `for_evaluation` gives it."""
+    if pipeline.test_crops == 1:
+        return [for_evaluation(pipeline, images)]
+    return [standardised(pipeline, view) for view in spread_crops(images, pipeline.crop, pipeline.test_crops)]
 
 
 def for_evaluation(pipeline: Pipeline, images: Tensor) -> Tensor:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -40,20 +40,26 @@ def activations_of(
     device: torch.device,
     progress: Callable[[int, int], None] | None = None,
 ) -> Tensor:
-    """(N, classes) float32 on the CPU: the activation of every class for every image; restores the training mode."""
+    """(N, classes) float32 on the CPU: the activation of every class for every image, averaged over the views that the
+    pipeline has of it; restores the training mode."""
     training = network.training
     network.eval()
     found, done = [], 0
     try:
         batch_size = evaluation_batch(network, pipeline.seen(images.size))
-        for batch in evaluation_batches(images, batch_size, pipeline, device):
-            found.append(network(batch.images).activations.float().cpu())
-            done += len(batch.labels)
+        for views in evaluation_batches(images, batch_size, pipeline, device):
+            found.append(mean_activations(network, views).cpu())
+            done += len(views[0])
             if progress is not None:
                 progress(done, len(images))
     finally:
         network.train(training)
     return torch.cat(found)
+
+
+def mean_activations(network: nn.Module, views: Sequence[Tensor]) -> Tensor:
+    """(N, classes) float32, over several views of the same images."""
+    return torch.stack([network(view).activations.float() for view in views]).mean(0)
 
 
 @dataclass(frozen=True)

@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 
 from quatcaps.data.pictures import open_picture, square_pixels
-from quatcaps.data.pipeline import for_evaluation
+from quatcaps.data.pipeline import views_for_evaluation
 from quatcaps.errors import QuatcapsError
-from quatcaps.evaluation.measure import evaluation_batch
+from quatcaps.evaluation.measure import evaluation_batch, mean_activations
 from quatcaps.evaluation.trained import Trained
 
 
@@ -47,6 +47,5 @@ def predict(trained: Trained, paths: Sequence[Path], device: torch.device) -> Te
     batch = evaluation_batch(network, trained.config.seen(trained.size))
     found = []
     for part in torch.stack(pictures).split(batch):
-        output = network(for_evaluation(trained.config, part.to(device)))
-        found.append(output.activations.float().cpu())
+        found.append(mean_activations(network, views_for_evaluation(trained.config, part.to(device))).cpu())
     return torch.cat(found)

@@ -14,6 +14,9 @@ from types import FrameType
 from quatcaps.errors import QuatcapsError
 from quatcaps.training.loop import RunInterruptedError
 
+SECONDS_BETWEEN = 10.0
+"""Enough for a checkpoint."""
+
 
 @dataclass(frozen=True)
 class Deadline:
@@ -26,12 +29,16 @@ class Deadline:
         return self.at is not None and time.monotonic() >= self.at
 
 
+NEVER = Deadline()
+
+
 @contextmanager
 def stopping_after(minutes: float | None) -> Iterator[Deadline]:
     """Lets what is done inside go on for so many minutes.
 
-    Then this process sends itself SIGTERM. The training loop answers that with a checkpoint and RunInterruptedError;
-    outside of it the same error is raised at once. Off the main thread, where signals cannot be heard, only
+    Then this process sends itself SIGTERM, and again every few seconds, for a run that only begins by then: the
+    training loop answers with a checkpoint and RunInterruptedError. Outside of it `Deadline.passed` tells who asks.
+    SIGTERM from elsewhere raises the same error at once. Off the main thread, where signals cannot be heard, only
     `Deadline.passed` tells.
     """
     if minutes is None:
@@ -46,20 +53,24 @@ def stopping_after(minutes: float | None) -> Iterator[Deadline]:
     over = threading.Event()
 
     def stop(number: int, frame: FrameType | None) -> None:
-        if not over.is_set():
+        # An error raised here may be lost, as in the clearing of a weak reference; who asks the deadline loses nothing.
+        if not over.is_set() and not deadline.passed:
             raise RunInterruptedError("stopped between runs: nothing is lost")
+
+    def remind(seconds: float) -> None:
+        while not over.wait(seconds):
+            os.kill(os.getpid(), signal.SIGTERM)
+            seconds = SECONDS_BETWEEN
 
     before = signal.signal(signal.SIGTERM, stop)
     timer = None
     if minutes is not None:
-        timer = threading.Timer(60 * minutes, os.kill, (os.getpid(), signal.SIGTERM))
-        timer.daemon = True
+        timer = threading.Thread(target=remind, args=(60 * minutes,), daemon=True)
         timer.start()
     try:
         yield deadline
     finally:
         over.set()
         if timer is not None:
-            timer.cancel()
             timer.join()
         signal.signal(signal.SIGTERM, before)

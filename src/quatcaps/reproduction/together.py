@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import signal
 import subprocess
 import sys
 from pathlib import Path
 
 from quatcaps.errors import QuatcapsError
+from quatcaps.reproduction.stopping import NEVER, Deadline
 from quatcaps.training.loop import RunInterruptedError
 
-SECONDS_TO_SAVE = 60.0
+SECONDS_TO_SAVE, SECONDS_BETWEEN_LOOKS = 60.0, 0.5
 
 
 def command(folder: Path, processes: int, device: str, data_dir: Path | None) -> list[str]:
@@ -20,11 +22,19 @@ def command(folder: Path, processes: int, device: str, data_dir: Path | None) ->
     return [*start, *train, *(["--data-dir", str(data_dir)] if data_dir is not None else [])]
 
 
-def train_together(folder: Path, processes: int, device: str, data_dir: Path | None) -> None:
-    """Trains the run in `folder` by so many processes. Stopped by Ctrl-C or SIGTERM, it waits until they have saved."""
+def train_together(
+    folder: Path, processes: int, device: str, data_dir: Path | None, deadline: Deadline = NEVER
+) -> None:
+    """Trains the run in `folder` by so many processes. Stopped by Ctrl-C, SIGTERM or the deadline, it waits until they
+    have saved."""
     with subprocess.Popen(command(folder, processes, device, data_dir)) as torchrun:
         try:
-            code = torchrun.wait()
+            code = None
+            while code is None:
+                if deadline.passed:
+                    raise RunInterruptedError("the time is up")
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    code = torchrun.wait(SECONDS_BETWEEN_LOOKS)
         except (KeyboardInterrupt, RunInterruptedError) as stop:
             torchrun.send_signal(signal.SIGTERM)
             try:

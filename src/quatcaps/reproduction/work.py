@@ -18,7 +18,7 @@ from quatcaps.errors import QuatcapsError
 from quatcaps.files import explained, make_folder
 from quatcaps.recipes.tables import Row
 from quatcaps.reproduction.record import differences, make_record, read_record, record_path, told, write_record
-from quatcaps.reproduction.stopping import Deadline
+from quatcaps.reproduction.stopping import NEVER, Deadline
 from quatcaps.reproduction.together import train_together
 from quatcaps.training.commands import checked, load_run_images, resume_run, start_run
 from quatcaps.training.loop import RunInterruptedError
@@ -97,7 +97,8 @@ def perform(jobs: Sequence[Job], place: Place, console: Console, deadline: Deadl
                 summary.left = [*waiting[number - 1 :], *held]
                 break
             try:
-                _attempt(job, place, console, again, summary, held, _progress(number, waiting, place, begun, summary))
+                progress = _progress(number, waiting, place, begun, summary)
+                _attempt(job, place, console, again, deadline, summary, held, progress)
             except (RunInterruptedError, KeyboardInterrupt) as stop:
                 _say(console, f"stopped: {stop}" if isinstance(stop, RunInterruptedError) else "stopped")
                 summary.left = [*waiting[number - 1 :], *held]
@@ -116,7 +117,14 @@ def perform(jobs: Sequence[Job], place: Place, console: Console, deadline: Deadl
 
 
 def _attempt(
-    job: Job, place: Place, console: Console, again: bool, summary: Summary, held: list[Job], progress: str
+    job: Job,
+    place: Place,
+    console: Console,
+    again: bool,
+    deadline: Deadline,
+    summary: Summary,
+    held: list[Job],
+    progress: str,
 ) -> None:
     """Does one job, unless it is done, or held by another process; enters it where it belongs."""
     if _finished(job, place, again):
@@ -130,11 +138,11 @@ def _attempt(
             summary.before.append(job)
         else:
             _say(console, f"{progress}: {job}")
-            train(job, place, console, again=again)
+            train(job, place, console, again=again, deadline=deadline)
             summary.trained.append(job)
 
 
-def train(job: Job, place: Place, console: Console, *, again: bool = False) -> None:
+def train(job: Job, place: Place, console: Console, *, again: bool = False, deadline: Deadline = NEVER) -> None:
     """Trains a run, from where it stands if it was begun, and records it."""
     wanted, folder = job.row.config(job.seed), place.folder(job)
     if (folder / "run.json").exists() and (differing := differences(open_run(folder).config, wanted)):
@@ -148,7 +156,7 @@ def train(job: Job, place: Place, console: Console, *, again: bool = False) -> N
     if place.processes > 1:
         experiment = load_run_images(wanted, place.data_dir, console)
         run = open_run(folder) if begun else create_run(folder, checked(wanted), experiment.training)
-        train_together(folder, place.processes, place.device, place.data_dir)
+        train_together(folder, place.processes, place.device, place.data_dir, deadline)
     else:
         if begun:
             run = resume_run(folder, place.data_dir, console, place.device)

@@ -1,6 +1,7 @@
 """Checkpoints: a folder of safetensors and JSON that appears whole or not at all.
 
 weights.safetensors    the network's parameters and buffers
+average.safetensors    their running average, where the run has one
 training.safetensors   the optimiser's state
 state.json             the step, the epoch, the position in it, running sums
 """
@@ -23,6 +24,7 @@ from quatcaps.tensors import load_into, load_tensors, save_tensors
 
 FORMAT = 2
 KEPT = 2
+WEIGHTS, AVERAGE = "weights.safetensors", "average.safetensors"
 NAME = re.compile(r"step-(\d+)")
 NAME_OF_STATE = re.compile(r"optimiser/(\d+)/(\w+)")
 
@@ -44,6 +46,7 @@ def save(
     network: nn.Module,
     optimiser: torch.optim.Optimizer,
     position: Position,
+    average: nn.Module | None = None,
 ) -> Path:
     """Writes the checkpoint of this step into `folder` and removes all but the newest few."""
     path = path_of(folder, position)
@@ -53,7 +56,9 @@ def save(
     for number, state in optimiser.state_dict()["state"].items():
         training |= {f"optimiser/{number}/{key}": value for key, value in state.items()}
     with new_folder(path) as temporary:
-        save_tensors(temporary / "weights.safetensors", network.state_dict())
+        save_tensors(temporary / WEIGHTS, network.state_dict())
+        if average is not None:
+            save_tensors(temporary / AVERAGE, average.state_dict())
         save_tensors(temporary / "training.safetensors", training)
         (temporary / "state.json").write_text(json.dumps({"format": FORMAT, **asdict(position)}, indent=2) + "\n")
     for old in checkpoints(folder)[:-KEPT]:
@@ -74,10 +79,14 @@ def checkpoints(folder: Path) -> list[Path]:
     return sorted(found, key=lambda path: int(path.name.split("-")[1]))
 
 
-def restore(path: Path, network: nn.Module, optimiser: torch.optim.Optimizer) -> Position:
+def restore(
+    path: Path, network: nn.Module, optimiser: torch.optim.Optimizer, average: nn.Module | None = None
+) -> Position:
     """Puts a checkpoint back into what it was saved from. Chance needs none: it follows from the seed and the step."""
     position = read_position(path)
     load_weights(path, network)
+    if average is not None:
+        load_weights(path, average, AVERAGE)
     tensors = load_tensors(path / "training.safetensors")
     moments: dict[int, dict[str, Tensor]] = {}
     for name, tensor in tensors.items():
@@ -135,6 +144,6 @@ def check_moments(source: Path, moments: dict[int, dict[str, Tensor]], optimiser
                 )
 
 
-def load_weights(path: Path, network: nn.Module) -> None:
+def load_weights(path: Path, network: nn.Module, name: str = WEIGHTS) -> None:
     """A checkpoint's parameters and buffers into `network`; an error that names the first one that does not fit."""
-    load_into(network, path / "weights.safetensors")
+    load_into(network, path / name)

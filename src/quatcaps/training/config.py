@@ -44,13 +44,20 @@ class TrainingConfig(Pipeline):
     loss: str = setting("spread", "spread or cross-entropy")
     margin_scale: float = setting(50_000.0, "steps per unit of the spread loss's margin schedule")
     score_scale: float = setting(1.0, "factor on the scores in cross-entropy; 10 suits capsule activations")
+    label_smoothing: float = setting(0.0, "cross-entropy: part of the wanted probability given to all classes alike")
     epochs: int = setting(300, "passes over the training images")
     batch: int = setting(64, "images per step, of all processes together")
     learning_rate: float = setting(3e-3, "Adam's rate at the start")
     schedule: str = setting("staircase", "how the rate falls: staircase, cosine (to 0) or constant")
     decay: float = setting(0.96, "staircase: the factor of each step down")
     decay_steps: int = setting(20_000, "staircase: training steps between steps down")
+    warmup: int = setting(0, "training steps over which the rate rises to its start")
     weight_decay: float = setting(0.0, "decoupled weight decay")
+    averaging: float = setting(
+        0.0,
+        "decay of a running average of the weights, which then is what is measured and kept: 0.999 averages about "
+        "1,000 steps; 0: none",
+    )
     seed: int = setting(0, "seed of the weights, the order of the images and the crops")
     device: str = setting("auto", "cpu, cuda, cuda:N, or auto: cuda where there is one")
     backend: str = setting(
@@ -83,14 +90,15 @@ class TrainingConfig(Pipeline):
         for name in (*positive, "learning_rate", "margin_scale", "score_scale", "decay"):
             if not 0 < getattr(self, name) < math.inf:
                 raise QuatcapsError(f"{name} = {getattr(self, name)}: it must be above 0 and finite")
-        for name in ("weight_decay", "evaluate_every", "evaluate_images", "seed", "data_seed"):
+        for name in ("weight_decay", "warmup", "evaluate_every", "evaluate_images", "seed", "data_seed"):
             if not 0 <= getattr(self, name) < math.inf:
                 raise QuatcapsError(f"{name} = {getattr(self, name)}: it must be 0 or more and finite")
         for name in ("seed", "data_seed"):
             if getattr(self, name) >= 2**63:
                 raise QuatcapsError(f"{name} = {getattr(self, name)}: it must be below 2^63")
-        if not 0 <= self.validation < 1:
-            raise QuatcapsError(f"validation = {self.validation}: it must be 0 or more and below 1")
+        for name in ("validation", "averaging", "label_smoothing"):
+            if not 0 <= getattr(self, name) < 1:
+                raise QuatcapsError(f"{name} = {getattr(self, name)}: it must be 0 or more and below 1")
 
     def changed(self, changes: Mapping[str, Any]) -> TrainingConfig:
         """This configuration with some settings replaced."""

@@ -13,6 +13,7 @@ from types import FrameType
 from typing import Protocol, runtime_checkable
 
 import torch
+from torch import nn
 
 from quatcaps.data.batches import TrainingBatches, mix
 from quatcaps.data.imageset import ImageSet
@@ -23,6 +24,7 @@ from quatcaps.errors import QuatcapsError
 from quatcaps.evaluation.measure import Rate, activations_of
 from quatcaps.layers import use_backend
 from quatcaps.training import checkpoint
+from quatcaps.training.averaging import Average
 from quatcaps.training.checkpoint import Position
 from quatcaps.training.health import NonFiniteError
 from quatcaps.training.log import Log, NoLog
@@ -73,7 +75,8 @@ class Trainer:
         self.network = run.network().to(self.device)
         self.check_fit(experiment.training)
         use_backend(self.network, self.config.backend)
-        self.step = TrainingStep(self.network, self.config, self.device, self.processes)
+        self.average = self.make_average()
+        self.step = TrainingStep(self.network, self.config, self.device, self.processes, self.average)
         self.batches = TrainingBatches(
             experiment.training,
             self.config.batch,
@@ -96,6 +99,18 @@ class Trainer:
         self.step.totals.copy_(torch.tensor([self.position.loss_sum, self.position.errors], dtype=torch.float64))
         self.check_together(experiment.training)
 
+    def make_average(self) -> Average | None:
+        """Of the weights, where it is asked for."""
+        if not self.config.averaging:
+            return None
+        other = use_backend(self.run.network().to(self.device), self.config.backend)
+        return Average(self.network, other, self.config.averaging)
+
+    @property
+    def kept(self) -> nn.Module:
+        """What is measured and kept: the network, or the average of its weights."""
+        return self.network if self.average is None else self.average.network
+
     def check_together(self, images: ImageSet) -> None:
         """Raises where several processes would not train the same run."""
         moments = self.step.optimiser.state_dict()["state"].values()
@@ -107,7 +122,8 @@ class Trainer:
     def restore(self, saved: list[Path]) -> Position:
         """From the newest checkpoint; if that is damaged, the error says which one there is before it."""
         try:
-            return checkpoint.restore(saved[-1], self.network, self.step.optimiser)
+            average = None if self.average is None else self.average.network
+            return checkpoint.restore(saved[-1], self.network, self.step.optimiser, average)
         except QuatcapsError as error:
             earlier = f"; remove {saved[-1]} to go on from {saved[-2].name}" if len(saved) > 1 else ""
             raise QuatcapsError(f"{error}{earlier}") from error
@@ -230,9 +246,7 @@ class Trainer:
     def measure(self, images: ImageSet, stopped: threading.Event) -> float:
         """The error on some images; every process looks at its part of them."""
         part, own = self.processes.part(images)
-        activations = activations_of(
-            self.network, part, self.config, self.device, lambda done, total: self.heed(stopped)
-        )
+        activations = activations_of(self.kept, part, self.config, self.device, lambda done, total: self.heed(stopped))
         wrong = activations.argmax(1).ne(part.labels)[own].sum()
         return Rate(self.processes.sum(int(wrong)), len(images)).percent / 100
 
@@ -243,7 +257,8 @@ class Trainer:
         self.position.loss_sum, self.position.errors = loss_sum, int(errors)
         if not self.processes.leads:
             return checkpoint.path_of(self.run.checkpoints, self.position)
-        return checkpoint.save(self.run.checkpoints, self.network, self.step.optimiser, self.position)
+        average = None if self.average is None else self.average.network
+        return checkpoint.save(self.run.checkpoints, self.network, self.step.optimiser, self.position, average)
 
 
 def watched(experiment: Experiment, viewpoints: str) -> dict[str, ImageSet]:

@@ -19,7 +19,7 @@ from quatcaps.data.splits import Experiment, arrange
 from quatcaps.errors import QuatcapsError
 from quatcaps.files import make_folder, read_json, write_json
 from quatcaps.models import build
-from quatcaps.training.checkpoint import checkpoints, load_weights
+from quatcaps.training.checkpoint import AVERAGE, WEIGHTS, checkpoints, load_weights
 from quatcaps.training.config import TrainingConfig
 
 FORMAT = 2
@@ -50,14 +50,14 @@ class Run:
         )
 
     def trained_network(self) -> nn.Module:
-        """The network of the newest checkpoint, ready to evaluate."""
+        """The network of the newest checkpoint, ready to evaluate; with the average of its weights, if there is one."""
         saved = checkpoints(self.checkpoints)
         if not saved:
             raise QuatcapsError(
                 f"{self.folder} has no checkpoint yet: train it with quatcaps train --resume {self.folder}"
             )
         network = self.network()
-        load_weights(saved[-1], network)
+        load_weights(saved[-1], network, AVERAGE if self.config.averaging else WEIGHTS)
         return network.eval()
 
 

@@ -9,8 +9,9 @@ from quatcaps.training.config import TrainingConfig
 
 def learning_rate(config: TrainingConfig, step: int, steps: int) -> float:
     """The rate for training step `step` (0, 1, …) of `steps`."""
+    start = config.learning_rate * min(1.0, (step + 1) / (config.warmup + 1))
     if config.schedule == "cosine":
-        return config.learning_rate * 0.5 * (1 + math.cos(math.pi * step / steps))
+        return start * 0.5 * (1 + math.cos(math.pi * step / steps))
     if config.schedule == "staircase":
-        return config.learning_rate * config.decay ** (step // config.decay_steps)
-    return config.learning_rate
+        return start * config.decay ** (step // config.decay_steps)
+    return start

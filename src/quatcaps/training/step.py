@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 from quatcaps.losses import cross_entropy, margin, spread_loss
 from quatcaps.models import Output
+from quatcaps.training.averaging import Average
 from quatcaps.training.config import TrainingConfig
 from quatcaps.training.health import NonFiniteError, origin
 from quatcaps.training.processes import ALONE, Processes
@@ -28,9 +29,15 @@ class TrainingStep:
     """A network, its optimiser, and what a step leaves: the loss, and sums over steps."""
 
     def __init__(
-        self, network: nn.Module, config: TrainingConfig, device: torch.device, processes: Processes = ALONE
+        self,
+        network: nn.Module,
+        config: TrainingConfig,
+        device: torch.device,
+        processes: Processes = ALONE,
+        average: Average | None = None,
     ) -> None:
         self.network, self.config, self.device, self.processes = network, config, device, processes
+        self.average = average
         processes.synchronise(network)
         self.on_gpu = device.type == "cuda"
         self.optimiser = make_optimiser(network, config, device)
@@ -53,6 +60,8 @@ class TrainingStep:
         """Trains on one batch; `step` counts from 0 over the whole run."""
         self.set_rate(rate)
         self.margin.fill_(margin(step, self.config.margin_scale))
+        if self.average is not None:
+            self.average.follow(step)
         if self.images is None or self.labels is None or images.shape != self.images.shape:
             self.images, self.labels, self.graph = images.clone(), labels.clone(), None
         elif self.on_gpu:
@@ -78,6 +87,8 @@ class TrainingStep:
         if not self.on_gpu:
             self.check()
         self.optimiser.step()
+        if self.average is not None:
+            self.average.update()
         self.totals += torch.stack([loss.double(), wrong.double()])
         self.good_steps += (self.bad == 0).long()
 
@@ -152,5 +163,5 @@ def make_optimiser(network: nn.Module, config: TrainingConfig, device: torch.dev
 
 def loss_of(config: TrainingConfig, output: Output, labels: Tensor, margin: Tensor) -> Tensor:
     if config.loss == "cross-entropy":
-        return cross_entropy(output.scores.float(), labels, config.score_scale)
+        return cross_entropy(output.scores.float(), labels, config.score_scale, config.label_smoothing)
     return spread_loss(output.activations.float(), labels, margin)
