@@ -200,10 +200,18 @@ def test_blocks_are_joined_in_order() -> None:
     assert np.array_equal(small, shrink(many, 48))
 
 
+@pytest.mark.parametrize("size", [3, 5, 6, 7])
+def test_shrinks_to_any_size_by_means_over_areas(size: int) -> None:
+    """As the block means of images whose pixels were repeated `size` times."""
+    large = PAIRS.repeat(size, axis=2).repeat(size, axis=3)
+    exact = large.reshape(5, 2, size, 8, size, 8).mean(axis=(3, 5), dtype=np.float64)
+    assert np.array_equal(shrink(PAIRS, size), np.floor(exact + 0.5))
+
+
 def test_shrink_extremes() -> None:
     assert shrink(np.full((1, 1, 96, 96), 255, dtype=np.uint8), 1).item() == 255
-    with pytest.raises(QuatcapsError, match="size is 5: images of 8×8 shrink to 8, 4, 2, 1 only"):
-        shrink(PAIRS, 5)
+    with pytest.raises(QuatcapsError, match="size is 9: images of 8×8 only shrink, to sizes from 1 to 8"):
+        shrink(PAIRS, 9)
     with pytest.raises(QuatcapsError, match="size is 0"):
         shrink(PAIRS, 0)
 

@@ -86,8 +86,9 @@ def test_an_npz_file_keeps_its_split(digits: Path, tmp_path: Path) -> None:
         assert np.array_equal(training.images[:, 0].numpy(), stored["x_train"])
         assert np.array_equal(test.labels.numpy(), stored["y_test"])
     assert data.load(str(digits), "test", folder=tmp_path, size=12).size == (12, 12)
-    with pytest.raises(QuatcapsError, match="images of 24×24 shrink to 24, 12"):
-        data.load(str(digits), "test", folder=tmp_path, size=9)
+    assert data.load(str(digits), "test", folder=tmp_path, size=9).size == (9, 9)
+    with pytest.raises(QuatcapsError, match="images of 24×24 only shrink, to sizes from 1 to 24"):
+        data.load(str(digits), "test", folder=tmp_path, size=25)
 
 
 @pytest.mark.parametrize("name", ["./nowhere", "nowhere.npz"])

@@ -143,8 +143,8 @@ def test_smaller_images(files: dict[str, bytes], tmp_path: Path) -> None:
     lay_out(tmp_path / "mnist", files)
     assert data.load("mnist", "test", folder=tmp_path, size=14).size == (14, 14)
     for folder in (tmp_path, tmp_path / "empty"):  # found out before files are looked for, or downloaded
-        with pytest.raises(QuatcapsError, match="size is 13: images of 28×28 shrink to 28, 14, 7"):
-            data.load("mnist", "test", folder=folder, size=13)
+        with pytest.raises(QuatcapsError, match="size is 29: images of 28×28 only shrink, to sizes from 1 to 28"):
+            data.load("mnist", "test", folder=folder, size=29)
 
 
 def test_what_it_is_made_from_is_kept(files: dict[str, bytes], tmp_path: Path, command: Callable) -> None:

@@ -74,8 +74,8 @@ def test_mnist_refused(tmp_path: Path) -> None:
         mnist.read("train", files, size=28)
     with pytest.raises(QuatcapsError, match="unknown split of MNIST 'tset': did you mean 'test'"):
         mnist.read("tset", files, size=28)
-    with pytest.raises(QuatcapsError, match="size is 10: images of 28×28 shrink to 28, 14, 7"):
-        mnist.read("test", files, size=10, count=9)
+    with pytest.raises(QuatcapsError, match="size is 30: images of 28×28 only shrink, to sizes from 1 to 28"):
+        mnist.read("test", files, size=30, count=9)
     labels = CLASSES.copy()
     labels[4] = 77
     files |= write(tmp_path, {mnist.SPLITS["test"][1]: idx_file(labels)})
