@@ -99,6 +99,7 @@ def route_image(
     variance_floor: float = 1e-4,
     mass: str = "summed",
     one_child: str = "floored",
+    contrast: float = 1.0,
     coordinates: bool = False,
 ) -> tuple[Array, Array, dict[tuple[Capsule, Capsule], float]]:
     child_types, dims, height, width = poses.shape
@@ -159,8 +160,13 @@ def route_image(
             logits[j] = temperature * (beta_a[j[0]] - cost)
         for j in all_parents:
             logit = logits[j]
+            beside = [logits[k] for k in all_parents if k[1:] == j[1:]]
             if activation == "normalized":
-                logit /= math.sqrt(sum(logits[k] ** 2 for k in all_parents if k[1:] == j[1:]))
+                logit *= contrast / math.sqrt(sum(other**2 for other in beside))
+            elif activation == "standardized":
+                centre = sum(beside) / len(beside)
+                squares = sum((other - centre) ** 2 for other in beside) / len(beside)
+                logit = contrast * (logit - centre) / math.sqrt(squares + 1e-8)
             parent_activations[j] = 1 / (1 + math.exp(-logit))
 
     parent_poses = np.empty((len(beta_u), dims, *grid))

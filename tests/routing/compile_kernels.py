@@ -17,7 +17,7 @@ from quatcaps.routing.soft_moments.fused.launch import passes, row_order
 from quatcaps.routing.soft_moments.fused.plan import Shapes, by_child, by_position
 
 TARGET = GPUTarget("cuda", 90, 32)
-FLOATS = ("inverse_temperature", "variance_floor", "least_mass")
+FLOATS = ("inverse_temperature", "variance_floor", "least_mass", "contrast", "least_variance")
 NUMBERS = (
     "positions", "per_program", "pixels", "splits", "small", "large", "rotors", "parents", "entries",
 )  # fmt: skip
@@ -63,9 +63,11 @@ def compile_layer(shapes: Shapes) -> None:
     if shapes.wide and shapes.parents == 32:
         check_lanes(program)
     tiles = {"TILE": 32, "TILE_PARENTS": 16, "num_warps": 4}
-    compile_kernel(em.m_step, {**sizes, **tiles, "NORMALIZED": True})
+    for activation in range(3):
+        compile_kernel(em.m_step, {**sizes, **tiles, "ACTIVATION": activation})
     has = {f"HAS_{name}": True for name in ("MEAN", "PRECISION", "LOGIT", "ACTIVATION")}
-    compile_kernel(em.m_step_backward, {**sizes, **tiles, **has, "NORMALIZED": True})
+    for activation in range(3):
+        compile_kernel(em.m_step_backward, {**sizes, **tiles, **has, "ACTIVATION": activation})
     compile_kernel(parts.merge_moments, {**sizes, "TILE": 256})
     compile_kernel(parts.finish_parents, {**row_order(shapes), "TILE": 256})
     compile_kernel(parts.pack_uniform, {**row_order(shapes), "TILE": 256, "WEIGHTED": True})

@@ -27,7 +27,10 @@ torch.library.opcheck(operators.uniform_moments, (*children, window))
 torch.library.opcheck(operators.moments, (*children, *parents, None, None, None, True, window))
 slots = [slot.detach() for slot in operators.uniform_moments(*children, window)[4:]]
 torch.library.opcheck(operators.moments, (*children, *parents, *slots, True, window))
+wide = leaves((1, 2, 8, 3, 3), (1, 2, 3, 3), (4, 2, 3, 4, 4))
+torch.library.opcheck(operators.uniform_moments, (*wide, window))
 moments = leaves((1, 3, 3, 2, 2), (1, 3, 2, 2), (1, 3, 3, 2, 2), (1, 3, 3, 2, 2), (3,), (3,))
-torch.library.opcheck(em_fused.em_step, (*moments, 0.01, 1e-4, True))
+for kind in range(3):
+    torch.library.opcheck(em_fused.em_step, (*moments, 0.01, 1e-4, kind, 2.0))
 torch.library.opcheck(rotor_fused.rotor_matrix, tuple(leaves((2, 2, 3), (2, 2, 3, 3))))
 print("all operators pass")

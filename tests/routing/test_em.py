@@ -22,7 +22,7 @@ from quatcaps.capsules import Capsules
 from quatcaps.errors import QuatcapsError
 from quatcaps.layers import ClassCapsules, ConvolutionalCapsules
 from quatcaps.routing import EM, Window, em_fused
-from quatcaps.routing.em import EM_IBM, damped_gaussian, gaussian
+from quatcaps.routing.em import EM_IBM, damped_gaussian, gaussian, standardized
 from quatcaps.routing.soft_moments import BACKENDS, POSE_LIMIT, Moments, Parents, bind
 
 LAWS = settings(deadline=None, max_examples=15, derandomize=True)
@@ -114,6 +114,35 @@ def test_convolutional_capsules_follow_the_procedure(
     routing = EM(iterations, activation, competition)
     layer = prepared(ConvolutionalCapsules(children, parents, kernel, stride, routing=routing))
     assert_as_in_the_box(layer, random_children(1, children, 3, *grid))
+
+
+@competitions
+@pytest.mark.parametrize("parents", [1, 4])
+@pytest.mark.parametrize(
+    ("activation", "contrast"), [("standardized", 1.0), ("standardized", 4.0), ("normalized", 3.0)]
+)
+def test_logits_that_are_told_apart_follow_the_procedure(
+    activation: str, contrast: float, parents: int, competition: str
+) -> None:
+    torch.manual_seed(0)
+    routing = EM(3, activation, competition, contrast=contrast)
+    layer = prepared(ConvolutionalCapsules(2, parents, 2, routing=routing))
+    assert_as_in_the_box(layer, random_children(1, 2, 3, 3, 4))
+
+
+def test_standardized_logits() -> None:
+    logit = torch.randn(2, 5, 2, 1, dtype=torch.float64)
+    found = standardized(logit)
+    torch.testing.assert_close(found.mean(1), torch.zeros(2, 2, 1, dtype=torch.float64))
+    torch.testing.assert_close(found.var(1, correction=0), torch.ones(2, 2, 1, dtype=torch.float64), rtol=1e-6, atol=0)
+    torch.testing.assert_close(standardized(1e12 * logit + 7e12), standardized(logit), rtol=1e-4, atol=1e-4)
+    assert torch.autograd.gradcheck(standardized, logit.requires_grad_())
+    for extreme in (torch.zeros(1, 3, 1, 1), 1e30 * torch.randn(1, 3, 1, 1), 1e-30 * torch.randn(1, 3, 1, 1)):
+        values = extreme.requires_grad_()
+        (grad,) = torch.autograd.grad(standardized(values).square().sum(), values)
+        assert torch.isfinite(standardized(values)).all()
+        assert torch.isfinite(grad).all()
+    assert standardized(torch.full((1, 7, 1, 1), 0.3)).abs().max() < 1e-3, "rounding makes no difference"
 
 
 @competitions
@@ -657,6 +686,8 @@ def test_ibms_routing_is_named() -> None:
         ({"mass": "normalized"}, "unknown mass 'normalized': did you mean 'normalised'. Known: normalised, summed"),
         ({"one_child": "damp"}, "unknown treatment of one child 'damp': did you mean 'damped'. Known: damped, floored"),
         ({"betas": "zeros"}, "unknown start of the betas 'zeros': did you mean 'zero'. Known: drawn, zero"),
+        ({"contrast": 0.0}, "contrast = 0.0: it must be above 0"),
+        ({"activation": "logistic", "contrast": 2.0}, "contrast = 2.0 with logistic activations"),
         ({"variance_floor": 0.0}, "variance floor of 0.0: it must be at least 1e-12"),
         ({"variance_floor": math.inf}, "variance floor of inf: .* finite"),
         ({"variance_floor": math.nan}, "variance floor of nan"),

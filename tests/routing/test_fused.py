@@ -38,13 +38,16 @@ def example_moments(parents: int, dims: int) -> list[Tensor]:
     return [torch.randn(shape, generator=generator), mass, first, second, *betas]
 
 
-@pytest.mark.parametrize("activation", ["normalized", "logistic"])
+@pytest.mark.parametrize(
+    ("activation", "contrast"), [("normalized", 1.0), ("normalized", 3.0), ("standardized", 2.5), ("logistic", 1.0)]
+)
 @pytest.mark.parametrize(("parents", "dims"), [(5, 3), (16, 3), (1, 16), (33, 16)])
-def test_m_step(parents: int, dims: int, activation: str) -> None:
+def test_m_step(parents: int, dims: int, activation: str, contrast: float) -> None:
     results = []
     for m_step, dtype in ((em_fused.m_step, torch.float32), (em.m_step, torch.float64)):
         leaves = [values.to(DEVICE, dtype).clone().requires_grad_() for values in example_moments(parents, dims)]
-        estimate = m_step(Moments(*leaves[:4]), *leaves[4:], EM(activation=activation), 0.0975)
+        settings = EM(activation=activation, contrast=contrast)
+        estimate = m_step(Moments(*leaves[:4]), *leaves[4:], settings, 0.0975)
         outputs = [*estimate.parents, estimate.activation]
         generator = torch.Generator().manual_seed(1)
         weights = [torch.randn(output.shape, generator=generator).to(DEVICE, dtype) for output in outputs]

@@ -23,9 +23,9 @@ class CapsuleSettings:
 
     Residual blocks are (channels, stride); capsule layers are (capsules, kernel, stride); a `stem`, one convolution
     (channels, kernel, stride), stands in for all blocks. `head_norm`: batch normalisation of primary poses and
-    activations. `routing`: `em`, with `iterations`, `activation`, `competition`, `variance_floor`, `mass`, `one_child`
-    and `betas` as in `EM`, or `vb`, with `iterations`, `activation` and `competition` as in `VB`. `coordinates`: see
-    `ClassCapsules`.
+    activations. `routing`: `em`, with `iterations`, `activation`, `competition`, `variance_floor`, `mass`, `one_child`,
+    `betas` and `contrast` as in `EM`, or `vb`, with `iterations`, `activation` and `competition` as in `VB`.
+    `coordinates`: see `ClassCapsules`.
     """
 
     branched: bool = True
@@ -46,6 +46,7 @@ class CapsuleSettings:
     mass: str = "summed"
     one_child: str = "floored"
     betas: str = "zero"
+    contrast: float = 1.0
 
     def routed(self) -> Routing:
         """The settings of the routing."""
@@ -61,6 +62,7 @@ class CapsuleSettings:
             self.mass,
             self.one_child,
             self.betas,
+            self.contrast,
         )
 
 

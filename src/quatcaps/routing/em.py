@@ -35,7 +35,7 @@ from quatcaps.quaternion import safe_unit
 from quatcaps.routing import em_fused
 from quatcaps.routing.soft_moments import COMPETITIONS, Moments, Parents, SoftMoments
 
-ACTIVATIONS = ("logistic", "normalized")
+ACTIVATIONS = em_fused.ACTIVATIONS
 MASSES = ("summed", "normalised")
 ONE_CHILD = ("floored", "damped")
 BETAS = ("zero", "drawn")
@@ -55,8 +55,10 @@ class EM:
     """Settings of EM routing.
 
     `activation`: `logistic` is the equation above; `normalized` divides λ(β_a − cost) by its L2 norm over the
-    parent types at a position before the sigmoid, as the authors' public code does. `competition`: a child's
-    assignments sum to 1 over the parent types at one `position`, or over `all` parents that see it.
+    parent types at a position before the sigmoid, as the authors' public code does; `standardized` takes their mean
+    from the logits and divides by their deviation over those parent types, so that they are told apart however many
+    they are. `contrast` is a factor on the logits of the last two. `competition`: a child's assignments sum to 1 over
+    the parent types at one `position`, or over `all` parents that see it.
     `variance_floor` is added to every variance, so that no logarithm or quotient can diverge and the gradient
     never vanishes.
 
@@ -76,6 +78,7 @@ class EM:
     mass: str = "summed"
     one_child: str = "floored"
     betas: str = "zero"
+    contrast: float = 1.0
 
     def __post_init__(self) -> None:
         if self.iterations < 1:
@@ -89,6 +92,12 @@ class EM:
         ):
             if name not in known:
                 raise unknown_name(kind, name, known)
+        if not 0 < self.contrast < math.inf:
+            raise QuatcapsError(f"contrast = {self.contrast}: it must be above 0 and finite")
+        if self.activation == "logistic" and self.contrast != 1:
+            raise QuatcapsError(
+                f"contrast = {self.contrast} with logistic activations: it is for normalized and standardized ones"
+            )
         if not LEAST_FLOOR <= self.variance_floor < math.inf:
             raise QuatcapsError(
                 f"a variance floor of {self.variance_floor}: it must be at least {LEAST_FLOOR} and finite"
@@ -176,13 +185,28 @@ def m_step(
     mean, variance = (damped_gaussian if damped else gaussian)(moments, settings.variance_floor)
     mass = moments.mass if mass_factor == 1 else mass_factor * moments.mass
     logit = activation_logit(mass, variance, beta_u, beta_a, inverse_temperature)
-    if settings.activation == "normalized":
-        logit = safe_unit(logit, 1)
+    if settings.activation != "logistic":
+        logit = told_apart(logit, settings)
     log_activation = F.logsigmoid(logit)
     if damped:
         log_activation = torch.logaddexp(log_activation, torch.full_like(log_activation, math.log(DAMPING)))
     parents = Parents(mean, variance.reciprocal(), log_activation + log_normaliser(variance))
     return Estimate(parents, logit.sigmoid())
+
+
+def told_apart(logit: Float[Tensor, "N J H W"], settings: EM) -> Float[Tensor, "N J H W"]:
+    """Logits over the parent types at a position, `normalized` or `standardized`, times the contrast."""
+    if settings.activation == "normalized":
+        return settings.contrast * safe_unit(logit, 1)
+    return settings.contrast * standardized(logit)
+
+
+def standardized(logit: Float[Tensor, "N J H W"]) -> Float[Tensor, "N J H W"]:
+    """Less the mean over the parent types, divided by √(variance + ε): what differs by less than √ε does not differ."""
+    centred = logit - logit.mean(1, keepdim=True)
+    size = centred.detach().abs().amax(1, keepdim=True).clamp(min=1)  # squares of large numbers would overflow
+    scaled = centred / size
+    return scaled * (scaled.square().mean(1, keepdim=True) + em_fused.LEAST_VARIANCE / size.square()).rsqrt()
 
 
 def inverse_temperature(iteration: int) -> float:

@@ -15,16 +15,20 @@ if TYPE_CHECKING:
     from quatcaps.routing.em import EM, Estimate
 
 LEAST_MASS = 1e-12
-SETTINGS = "float inverse_temperature, float variance_floor, bool normalized"
+LEAST_VARIANCE = 1e-8
+"""ε of `em.standardized`."""
+ACTIVATIONS = ("logistic", "normalized", "standardized")
+"""By the numbers that the kernels know them by."""
+SETTINGS = "float inverse_temperature, float variance_floor, int kind, float contrast"
 
 
 def m_step(moments: Moments, beta_u: Tensor, beta_a: Tensor, settings: EM, inverse_temperature: float) -> Estimate:
     """From moments to parents."""
     from quatcaps.routing.em import Estimate
 
-    normalized = settings.activation == "normalized"
+    kind = ACTIVATIONS.index(settings.activation)
     mean, precision, logit, activation = em_step(
-        *moments, beta_u, beta_a, inverse_temperature, settings.variance_floor, normalized
+        *moments, beta_u, beta_a, inverse_temperature, settings.variance_floor, kind, settings.contrast
     )
     return Estimate(Parents(mean, precision, logit), activation)
 
@@ -38,7 +42,8 @@ def forward(
     beta_a: Tensor,
     inverse_temperature: float,
     variance_floor: float,
-    normalized: bool,
+    kind: int,
+    contrast: float,
 ) -> tuple[Tensor, ...]:
     from quatcaps.routing.kernels import em
 
@@ -60,7 +65,9 @@ def forward(
         inverse_temperature,
         variance_floor,
         LEAST_MASS,
-        NORMALIZED=normalized,
+        contrast,
+        LEAST_VARIANCE,
+        ACTIVATION=kind,
         **tiling,
     )
     return tuple(parents_first(values) for values in (mean, precision, logit, activation))
@@ -78,7 +85,8 @@ def backward(
     beta_a: Tensor,
     inverse_temperature: float,
     variance_floor: float,
-    normalized: bool,
+    kind: int,
+    contrast: float,
 ) -> tuple[Tensor, ...]:
     from quatcaps.routing.kernels import em
 
@@ -106,7 +114,9 @@ def backward(
         inverse_temperature,
         variance_floor,
         LEAST_MASS,
-        NORMALIZED=normalized,
+        contrast,
+        LEAST_VARIANCE,
+        ACTIVATION=kind,
         HAS_MEAN=grad_mean is not None,
         HAS_PRECISION=grad_precision is not None,
         HAS_LOGIT=grad_logit is not None,
@@ -155,16 +165,16 @@ def _(mean: Any, precision: Any, logit: Any, activation: Any, mass: Tensor, firs
 
 
 def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
-    _, *moments_and_betas, ctx.inverse_temperature, ctx.variance_floor, ctx.normalized = inputs
+    _, *moments_and_betas, ctx.inverse_temperature, ctx.variance_floor, ctx.kind, ctx.contrast = inputs
     ctx.save_for_backward(*moments_and_betas)
     ctx.set_materialize_grads(False)
 
 
 def differentiate(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, ...]:
-    settings = (ctx.inverse_temperature, ctx.variance_floor, ctx.normalized)
+    settings = (ctx.inverse_temperature, ctx.variance_floor, ctx.kind, ctx.contrast)
     # The mean is the centre plus S1/S0: what reaches it reaches the centre.
     *moments, betas = em_step_backward(*grads, *ctx.saved_tensors, *settings)
-    return grads[0], *moments, betas[0], betas[1], None, None, None
+    return grads[0], *moments, betas[0], betas[1], None, None, None, None
 
 
 em_step.register_autograd(differentiate, setup_context=setup_context)

@@ -9,6 +9,8 @@ from quatcaps.routing.soft_moments.fused.kernels.tiles import load_tiles, store_
 
 LOG_TWO_PI = tl.constexpr(1.8378770664093453)
 SMALLEST = tl.constexpr(1.1754943508222875e-38)
+NORMALIZED, STANDARDIZED = tl.constexpr(1), tl.constexpr(2)
+"""By their place in `em_fused.ACTIVATIONS`."""
 
 
 @triton.jit
@@ -27,9 +29,11 @@ def m_step(
     inverse_temperature,
     variance_floor,
     least_mass,
+    contrast,
+    least_variance,
     PARENTS: tl.constexpr,
     DIMS: tl.constexpr,
-    NORMALIZED: tl.constexpr,
+    ACTIVATION: tl.constexpr,
     TILE: tl.constexpr,
     TILE_PARENTS: tl.constexpr,
 ):
@@ -52,7 +56,18 @@ def m_step(
         means += (m[h] + shift,)
         precisions += (1.0 / variance,)
     logits, _, _ = activation_logit(
-        s0, log_variance, beta_u, beta_a, j, mask, inverse_temperature, PARENTS, DIMS, NORMALIZED
+        s0,
+        log_variance,
+        beta_u,
+        beta_a,
+        j,
+        mask,
+        inverse_temperature,
+        contrast,
+        least_variance,
+        PARENTS,
+        DIMS,
+        ACTIVATION,
     )
     store_tiles(mean, means, p, j, mask, DIMS, PARENTS)
     store_tiles(precision, precisions, p, j, mask, DIMS, PARENTS)
@@ -79,9 +94,11 @@ def m_step_backward(
     inverse_temperature,
     variance_floor,
     least_mass,
+    contrast,
+    least_variance,
     PARENTS: tl.constexpr,
     DIMS: tl.constexpr,
-    NORMALIZED: tl.constexpr,
+    ACTIVATION: tl.constexpr,
     HAS_MEAN: tl.constexpr,
     HAS_PRECISION: tl.constexpr,
     HAS_LOGIT: tl.constexpr,
@@ -102,7 +119,18 @@ def m_step_backward(
         shift = s1[h] / bound
         log_variance += tl.log(tl.maximum(s2[h] / bound - shift * shift, 0.0) + variance_floor)
     logits, size, norm = activation_logit(
-        s0, log_variance, beta_u, beta_a, j, mask, inverse_temperature, PARENTS, DIMS, NORMALIZED
+        s0,
+        log_variance,
+        beta_u,
+        beta_a,
+        j,
+        mask,
+        inverse_temperature,
+        contrast,
+        least_variance,
+        PARENTS,
+        DIMS,
+        ACTIVATION,
     )
     dl = tl.zeros([TILE, TILE_PARENTS], tl.float32)
     dlog = tl.zeros([TILE, TILE_PARENTS], tl.float32)
@@ -111,10 +139,16 @@ def m_step_backward(
         dl += dlog * tl.sigmoid(-logits)
     if HAS_ACTIVATION:
         dl += tl.load(grad_activation + parent, mask=mask, other=0.0) * tl.sigmoid(logits) * tl.sigmoid(-logits)
-    if NORMALIZED:
-        # Of logits = L / ‖L‖, along the parents; where L = 0, the gradient passes through.
-        dl -= tl.where(size > 0, logits * tl.sum(logits * dl, 1)[:, None], 0.0)
-        dl = dl / norm / tl.where(size > 0, size, 1.0)
+    if ACTIVATION == NORMALIZED:
+        # Of logits = contrast · L / ‖L‖, along the parents; where L = 0, the gradient passes through.
+        unit = logits / contrast
+        dl -= tl.where(size > 0, unit * tl.sum(unit * dl, 1)[:, None], 0.0)
+        dl = contrast * (dl / norm / tl.where(size > 0, size, 1.0))
+    if ACTIVATION == STANDARDIZED:
+        dl = tl.where(mask, dl, 0.0)
+        unit = logits / contrast
+        dl = contrast * ((dl - unit * (tl.sum(unit * dl, 1)[:, None] / PARENTS)) / norm / size)
+        dl -= tl.sum(tl.where(mask, dl, 0.0), 1)[:, None] / PARENTS
     dcost = tl.where(mask, -inverse_temperature * dl, 0.0)  # of β_a, −dcost: both stand in λ (β_a − cost)
     u = tl.load(beta_u + j, mask=j < PARENTS, other=0.0)
     betas = grad_betas + tl.program_id(0) * (2 * PARENTS) + j
@@ -154,23 +188,32 @@ def activation_logit(
     j,
     mask,
     inverse_temperature,
+    contrast,
+    least_variance,
     PARENTS: tl.constexpr,
     DIMS: tl.constexpr,
-    NORMALIZED: tl.constexpr,
+    ACTIVATION: tl.constexpr,
 ):
-    """λ (β_a − Σ_h (β_u + log σ_h) S0), divided by its length over the parents if so wished; its largest magnitude,
-    and the length in units of that."""
+    """λ (β_a − Σ_h (β_u + log σ_h) S0), over the parents normalized or standardized if so wished, times the contrast;
+    and what it was divided by, a magnitude and a length in units of that."""
     u = tl.load(beta_u + j, mask=j < PARENTS, other=0.0)[None, :]
     a = tl.load(beta_a + j, mask=j < PARENTS, other=0.0)[None, :]
     logits = inverse_temperature * (a - (DIMS * u + 0.5 * log_variance) * s0)
     logits = tl.where(mask, logits, 0.0)
+    if ACTIVATION == STANDARDIZED:
+        logits = tl.where(mask, logits - tl.sum(logits, 1)[:, None] / PARENTS, 0.0)
     size = tl.max(tl.abs(logits), 1)[:, None]
     size = tl.where(size < SMALLEST, 0.0, size)
     norm = tl.zeros_like(size) + 1.0
-    if NORMALIZED:
+    if ACTIVATION == NORMALIZED:
         scaled = logits / tl.where(size > 0, size, 1.0)
         norm = tl.where(size > 0, tl.sqrt(tl.sum(scaled * scaled, 1)[:, None]), 1.0)
-        logits = scaled / norm
+        logits = contrast * (scaled / norm)
+    if ACTIVATION == STANDARDIZED:
+        size = tl.maximum(size, 1.0)
+        scaled = logits / size
+        norm = tl.sqrt(tl.sum(scaled * scaled, 1)[:, None] / PARENTS + least_variance / size / size)
+        logits = contrast * (scaled / norm)
     return logits, size, norm
 
 
