@@ -10,14 +10,25 @@ from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
 from quatcaps.poses.kernels import rotor
-from quatcaps.routing import Window
-from quatcaps.routing.kernels import em
+from quatcaps.routing import Window, vb_fused
+from quatcaps.routing.kernels import em, vb
 from quatcaps.routing.soft_moments.fused.kernels import backward_children, parts
 from quatcaps.routing.soft_moments.fused.launch import passes, row_order
 from quatcaps.routing.soft_moments.fused.plan import Shapes, by_child, by_position
 
 TARGET = GPUTarget("cuda", 90, 32)
-FLOATS = ("inverse_temperature", "variance_floor", "least_mass", "contrast", "least_variance")
+FLOATS = (
+    "inverse_temperature",
+    "variance_floor",
+    "least_mass",
+    "contrast",
+    "least_variance",
+    "concentration",
+    "prior_mean",
+    "mean_weight",
+    "scale",
+    "freedom",
+)
 NUMBERS = (
     "positions", "per_program", "pixels", "splits", "small", "large", "rotors", "parents", "entries",
 )  # fmt: skip
@@ -68,6 +79,9 @@ def compile_layer(shapes: Shapes) -> None:
     has = {f"HAS_{name}": True for name in ("MEAN", "PRECISION", "LOGIT", "ACTIVATION")}
     for activation in range(3):
         compile_kernel(em.m_step_backward, {**sizes, **tiles, **has, "ACTIVATION": activation})
+    compile_kernel(vb.vb_step, {**sizes, **tiles})
+    has = {f"HAS_{name}": True for name in vb_fused.NAMES}
+    compile_kernel(vb.vb_step_backward, {**sizes, **tiles, **has})
     compile_kernel(parts.merge_moments, {**sizes, "TILE": 256})
     compile_kernel(parts.finish_parents, {**row_order(shapes), "TILE": 256})
     compile_kernel(parts.pack_uniform, {**row_order(shapes), "TILE": 256, "WEIGHTED": True})

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from quatcaps.poses import rotor_fused
-from quatcaps.routing import Window, em_fused
+from quatcaps.routing import Window, em_fused, vb_fused
 from quatcaps.routing.soft_moments.fused import operators
 from quatcaps.routing.soft_moments.layout import pack
 
@@ -32,5 +32,6 @@ torch.library.opcheck(operators.uniform_moments, (*wide, window))
 moments = leaves((1, 3, 3, 2, 2), (1, 3, 2, 2), (1, 3, 3, 2, 2), (1, 3, 3, 2, 2), (3,), (3,))
 for kind in range(3):
     torch.library.opcheck(em_fused.em_step, (*moments, 0.01, 1e-4, kind, 2.0))
+torch.library.opcheck(vb_fused.vb_step, (*moments[:4], 1.0, 0.0, 1.0, 1.0, 2.0))
 torch.library.opcheck(rotor_fused.rotor_matrix, tuple(leaves((2, 2, 3), (2, 2, 3, 3))))
 print("all operators pass")

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from quatcaps import quaternion
 from quatcaps.poses import rotor_fused
-from quatcaps.routing import EM, Window, em, em_fused
+from quatcaps.routing import EM, VB, Window, em, em_fused, vb, vb_fused
 from quatcaps.routing.soft_moments import Moments, fused
 from quatcaps.routing.soft_moments.fused import operators, plan
 from quatcaps.routing.soft_moments.layout import pack, parents_first, positions_first
@@ -55,6 +55,43 @@ def test_m_step(parents: int, dims: int, activation: str, contrast: float) -> No
         results.append([*(output.detach() for output in outputs), *torch.autograd.grad(loss, leaves)])
     for index, (found, wanted) in enumerate(zip(*results, strict=True)):
         assert relative(found, wanted) < (1e-6 if index < 4 else 1e-4), index
+
+
+PRIORS = {
+    "the authors'": VB(),
+    "weak": VB(prior_concentration=1e-4, prior_mean_weight=1e-4, prior_scale=1e-4, prior_freedom=1e-4),
+    "strong": VB(prior_concentration=50.0, prior_mean=0.7, prior_mean_weight=9.0, prior_scale=20.0, prior_freedom=30.0),
+}
+
+
+@pytest.mark.parametrize("prior", PRIORS.values(), ids=PRIORS.keys())
+@pytest.mark.parametrize(("parents", "dims"), [(5, 3), (1, 16), (33, 16)])
+@pytest.mark.parametrize("outputs", [(0, 1, 2), (0, 3, 4), (0, 1, 2, 3, 4)])
+def test_vb_step(parents: int, dims: int, prior: VB, outputs: tuple[int, ...]) -> None:
+    """Of an iteration before the last, of the last, and all at once."""
+    results = []
+    for estimate_of, dtype in ((vb_fused.estimate_of, torch.float32), (vb.estimate_of, torch.float64)):
+        leaves = [values.to(DEVICE, dtype).clone().requires_grad_() for values in example_moments(parents, dims)[:4]]
+        found = estimate_of(Moments(*leaves), prior)
+        chosen = [[*found.parents, found.log_share, found.log_determinant][number] for number in outputs]
+        generator = torch.Generator().manual_seed(1)
+        weights = [torch.randn(output.shape, generator=generator).to(DEVICE, dtype) for output in chosen]
+        loss = sum((output * weight).sum() for output, weight in zip(chosen, weights, strict=True))
+        results.append([*(output.detach() for output in chosen), *torch.autograd.grad(loss, leaves)])
+    for index, (found, wanted) in enumerate(zip(*results, strict=True)):
+        assert torch.isfinite(found).all()
+        assert relative(found, wanted) < (3e-6 if index < len(outputs) else 1e-4), index
+
+
+@pytest.mark.parametrize("mass", [1e-30, 1e-4, 3.0, 1e6, 1e12])
+def test_vb_step_of_any_mass(mass: float) -> None:
+    """The series of the digamma function, from one parent with nothing to one with all."""
+    moments = Moments(*(torch.zeros(1, 2, 3, 1, 1) if number != 1 else torch.zeros(1, 2, 1, 1) for number in range(4)))
+    moments.mass[0, 0] = mass
+    found = vb_fused.estimate_of(Moments(*(values.to(DEVICE) for values in moments)), VB())
+    wanted = vb.estimate_of(Moments(*(values.double() for values in moments)), VB())
+    for one, other in zip(found[1:], wanted[1:], strict=True):
+        torch.testing.assert_close(one.cpu().double(), other, rtol=2e-6, atol=2e-6)
 
 
 def test_m_step_of_one_output_alone() -> None:

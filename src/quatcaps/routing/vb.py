@@ -37,6 +37,7 @@ from torch import Tensor, nn
 
 from quatcaps.capsules import Capsules
 from quatcaps.errors import QuatcapsError, unknown_name
+from quatcaps.routing import vb_fused
 from quatcaps.routing.soft_moments import COMPETITIONS, POSE_LIMIT, Moments, Parents, SoftMoments
 
 ACTIVATIONS = ("mixing", "mass")
@@ -128,12 +129,33 @@ def vb_routing(
     soft_moments: SoftMoments, beta_u: Float[Tensor, " J"], beta_a: Float[Tensor, " J"], settings: VB
 ) -> tuple[Float[Tensor, "N J D H W"], Float[Tensor, "N J H W"]]:
     """Poses and activation logits of the parents; the gradient flows through every iteration."""
+    estimate = vb_fused.estimate_of if getattr(soft_moments, "fused", False) else estimate_of
     moments = soft_moments(None)
-    posterior = posterior_of(moments, settings)
+    parents, log_share, log_determinant = estimate(moments, settings)
     for _ in range(1, settings.iterations):
-        moments = soft_moments(parents_of(posterior))
-        posterior = posterior_of(moments, settings)
-    return posterior.mean, activation_logit(moments.mass, posterior, beta_u, beta_a, settings.activation)
+        moments = soft_moments(parents)
+        parents, log_share, log_determinant = estimate(moments, settings)
+    mean = parents.centre
+    entropy = expected_entropy(log_determinant, mean.shape[2])
+    return mean, activation_logit(moments.mass, log_share, entropy, beta_u, beta_a, settings.activation)
+
+
+class Estimate(NamedTuple):
+    """What one iteration finds: the parents as the children look at them next, E[ln π] and E[ln|Λ|]."""
+
+    parents: Parents
+    log_share: Float[Tensor, "N J H W"]
+    log_determinant: Float[Tensor, "N J H W"]
+
+
+def estimate_of(moments: Moments, prior: VB) -> Estimate:
+    """From moments to parents: the expected log density of a vote, less what all parents share; `vb_fused.estimate_of`
+    is the same in one kernel."""
+    posterior = posterior_of(moments, prior)
+    log_share, log_determinant = expected_log_share(posterior), expected_log_determinant(posterior)
+    logit = log_share + 0.5 * log_determinant - 0.5 * posterior.mean.shape[2] / posterior.kappa
+    parents = Parents(posterior.mean, posterior.nu[:, :, None] / posterior.psi, logit)
+    return Estimate(parents, log_share, log_determinant)
 
 
 def posterior_of(moments: Moments, prior: VB) -> Posterior:
@@ -155,13 +177,6 @@ def posterior_of(moments: Moments, prior: VB) -> Posterior:
     )
 
 
-def parents_of(posterior: Posterior) -> Parents:
-    """What the parents look like to a child: the expected log density of its vote, less what all parents share."""
-    dims = posterior.mean.shape[2]
-    logit = expected_log_share(posterior) + 0.5 * expected_log_determinant(posterior) - 0.5 * dims / posterior.kappa
-    return Parents(posterior.mean, posterior.nu[:, :, None] / posterior.psi, logit)
-
-
 def expected_log_share(posterior: Posterior) -> Float[Tensor, "N J H W"]:
     """E[ln π_j]."""
     return torch.digamma(posterior.alpha) - torch.digamma(posterior.alpha.sum(1, keepdim=True))
@@ -175,17 +190,21 @@ def expected_log_determinant(posterior: Posterior) -> Float[Tensor, "N J H W"]:
     return (digammas - posterior.psi.log()).sum(2) + dims * math.log(2)
 
 
+def expected_entropy(log_determinant: Float[Tensor, "N J H W"], dims: int) -> Float[Tensor, "N J H W"]:
+    """H."""
+    return 0.5 * (dims * math.log(2 * math.pi * math.e) - log_determinant)
+
+
 def activation_logit(
     mass: Float[Tensor, "N J H W"],
-    posterior: Posterior,
+    log_share: Float[Tensor, "N J H W"],
+    entropy: Float[Tensor, "N J H W"],
     beta_u: Float[Tensor, " J"],
     beta_a: Float[Tensor, " J"],
     activation: str,
 ) -> Float[Tensor, "N J H W"]:
     """How active a parent is: the more, the less entropy its Gaussian is expected to have."""
-    dims = posterior.mean.shape[2]
-    entropy = 0.5 * (dims * math.log(2 * math.pi * math.e) - expected_log_determinant(posterior))
     cost, gain = beta_u[:, None, None], beta_a[:, None, None]
     if activation == "mixing":
-        return gain - (cost + expected_log_share(posterior).exp() * entropy)
+        return gain - (cost + log_share.exp() * entropy)
     return gain - (cost + entropy) * mass
