@@ -19,8 +19,8 @@ NAMES = {
 }
 SPREAD = (
     "Errors in %, those measured here as mean ± sample deviation (number of seeds). The test error is that of the last "
-    "epoch; no epoch and no setting is chosen by it. `paper`: the paper's settings; `best`: settings chosen on "
-    "validation images, no more parameters; `control`: systems that the paper does not train."
+    "epoch; no epoch and no setting is chosen by it. `paper`: the paper's settings; `best`: others, with no more "
+    "parameters; `control`: systems that the paper does not train."
 )
 STRICT = (
     "Strict protocol (Hinton et al. 2018): trained on the training toys from familiar viewpoints, measured on the test "

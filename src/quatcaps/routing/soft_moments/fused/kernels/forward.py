@@ -8,6 +8,7 @@ import triton.language as tl
 from quatcaps.routing.soft_moments.fused.kernels.tiles import (
     LOG2E,
     SMALLEST,
+    SOME,
     accumulate,
     add_each_product,
     add_products,
@@ -29,8 +30,6 @@ from quatcaps.routing.soft_moments.fused.kernels.tiles import (
     tile_of_positions,
     zero_tiles,
 )
-
-SOME = tl.constexpr(8)
 
 
 @triton.jit

@@ -11,6 +11,8 @@ from quatcaps.accelerator import interpreted
 LOG2E = tl.constexpr(1.4426950408889634)
 INTERPRETED = tl.constexpr(interpreted())
 SMALLEST = tl.constexpr(1.1754943508222875e-38)
+SOME = tl.constexpr(8)
+"""Of the children, every so many find the centre of uniform moments."""
 EXCHANGE_16, EXCHANGE_8, EXCHANGE_4, EXCHANGE_2, EXCHANGE_1 = (
     tl.constexpr(f"shfl.sync.bfly.b32 $0, $1, {lanes}, 0x1f, 0xffffffff;") for lanes in (16, 8, 4, 2, 1)
 )

@@ -7,6 +7,7 @@ import triton.language as tl
 
 from quatcaps.routing.soft_moments.fused.kernels.tiles import (
     LOG2E,
+    SOME,
     accumulate,
     add_each_product,
     add_tiles,
@@ -31,7 +32,6 @@ from quatcaps.routing.soft_moments.fused.kernels.wide_tiles import (
     zero_tiles,
 )
 
-SOME = tl.constexpr(8)
 UNROLLED = tl.constexpr(2)
 """Two children a turn: what is loaded for the next one then needs no moving to where this one's numbers were."""
 
