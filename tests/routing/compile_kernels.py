@@ -64,11 +64,13 @@ def check_lanes(program: str) -> None:
 
 def compile_layer(shapes: Shapes) -> None:
     sizes, heavy = {"PARENTS": shapes.parents, "DIMS": shapes.dims}, passes(shapes)
-    eight, four = (by_position(shapes, per_thread=count, least_steps=8, registers=168).options() for count in (8, 4))
+    eight, four = (
+        by_position(shapes, per_thread=count, least_steps=8, registers=(None, 168)).options() for count in (8, 4)
+    )
     compile_kernel(heavy.sum_moments, {**shapes.constants(), **eight, "KEEP": True})
     compile_kernel(heavy.sum_uniform, {**shapes.constants(), **eight})
     compile_kernel(heavy.sum_parents, {**shapes.constants(), **four})
-    by_both = by_child(shapes, per_thread=4, registers=168).options()
+    by_both = by_child(shapes, per_thread=4, registers=(None, 168)).options()
     flags = {"WEIGHTED": True, "UNIFORM": True}
     program = compile_kernel(heavy.sum_children, {**shapes.constants(), **by_both, **flags})
     if shapes.wide and shapes.parents == 32:
@@ -93,7 +95,7 @@ if __name__ == "__main__":
     few_classes = Shapes(64, 32, 16, 4, 4, 5, 4, Window(4, 4, shared=True, coordinates=True))
     for shapes in (quaternions, matrices, few_classes):
         compile_layer(shapes)
-    alone = by_child(quaternions, per_thread=8, registers=168).options()
+    alone = by_child(quaternions, per_thread=8, registers=(None, 168)).options()
     for weighted in (True, False):
         flags = {"WEIGHTED": weighted, "UNIFORM": not weighted}
         compile_kernel(backward_children.sum_children, {**quaternions.constants(), **alone, **flags})

@@ -147,8 +147,8 @@ def m_step_backward(
     if ACTIVATION == STANDARDIZED:
         dl = tl.where(mask, dl, 0.0)
         unit = logits / contrast
-        dl = contrast * ((dl - unit * (tl.sum(unit * dl, 1)[:, None] / PARENTS)) / norm / size)
-        dl -= tl.sum(tl.where(mask, dl, 0.0), 1)[:, None] / PARENTS
+        dl = tl.where(mask, dl - unit * (tl.sum(unit * dl, 1)[:, None] / PARENTS), 0.0)
+        dl = contrast * ((dl - tl.sum(dl, 1)[:, None] / PARENTS) / norm / size)
     dcost = tl.where(mask, -inverse_temperature * dl, 0.0)  # of β_a, −dcost: both stand in λ (β_a − cost)
     u = tl.load(beta_u + j, mask=j < PARENTS, other=0.0)
     betas = grad_betas + tl.program_id(0) * (2 * PARENTS) + j
@@ -198,10 +198,11 @@ def activation_logit(
     and what it was divided by, a magnitude and a length in units of that."""
     u = tl.load(beta_u + j, mask=j < PARENTS, other=0.0)[None, :]
     a = tl.load(beta_a + j, mask=j < PARENTS, other=0.0)[None, :]
-    logits = inverse_temperature * (a - (DIMS * u + 0.5 * log_variance) * s0)
-    logits = tl.where(mask, logits, 0.0)
+    logits = tl.where(mask, a - (DIMS * u + 0.5 * log_variance) * s0, 0.0)
     if ACTIVATION == STANDARDIZED:
+        # Before λ: a product less its own rounded sum would be fused, and leave the rounding to be blown up below.
         logits = tl.where(mask, logits - tl.sum(logits, 1)[:, None] / PARENTS, 0.0)
+    logits *= inverse_temperature
     size = tl.max(tl.abs(logits), 1)[:, None]
     size = tl.where(size < SMALLEST, 0.0, size)
     norm = tl.zeros_like(size) + 1.0

@@ -66,7 +66,7 @@ def weighted(
     from quatcaps.routing.soft_moments.fused.kernels import parts
 
     shapes = Shapes.of(poses, maps, window)
-    cut = by_position(shapes, per_thread=8, least_steps=8, registers=168)
+    cut = by_position(shapes, per_thread=8, least_steps=8, registers=(None, 168))
     sums = empty_sums(poses, shapes, cut.splits)
     log_total = poses.new_empty(shapes.pairs if keep else (0,))
     passes(shapes).sum_moments[cut.launch](
@@ -95,7 +95,7 @@ def uniform(poses: Tensor, activations: Tensor, maps: Tensor, window: Window) ->
     from quatcaps.routing.soft_moments.fused.kernels import parts
 
     shapes = Shapes.of(poses, maps, window)
-    cut = by_position(shapes, per_thread=8, least_steps=32, registers=128)
+    cut = by_position(shapes, per_thread=8, least_steps=32, registers=(168, 128))
     part_mass = poses.new_empty(cut.splits, shapes.positions)
     part = [poses.new_empty(cut.splits, *shapes.parent_shape(shapes.dims)) for _ in range(3)]
     passes(shapes).sum_uniform[cut.launch](
@@ -142,7 +142,7 @@ def parents_backward(
     from quatcaps.routing.soft_moments.fused.kernels import parts
 
     shapes = Shapes.of(poses, maps, window)
-    cut = by_position(shapes, per_thread=4, least_steps=8, registers=168)
+    cut = by_position(shapes, per_thread=4, least_steps=8, registers=(None, 168))
     m, p, c = (positions_first(values) for values in parents)
     g0, g1, g2 = (positions_first(grad) for grad in grads)
     sums = empty_sums(poses, shapes, cut.splits)
@@ -216,7 +216,7 @@ def children_backward(
         parts.pack_uniform[(math.ceil(parents / tile),)](
             rows, *given, uniform_rows, parents, **row_order(shapes), WEIGHTED=left is not None, TILE=tile
         )
-    cut = by_child(shapes, per_thread=4 if left and uniform else 8, registers=168)
+    cut = by_child(shapes, per_thread=4 if left and uniform else 8, registers=(None, 168))
     buffer = poses.new_empty(shapes.positions, shapes.dims + 1, shapes.inside)
     sums = poses.new_empty(cut.splits, shapes.inside, *matrices.shape[2:])
     children = (poses, activations) if shapes.wide else (packed(poses, activations, shapes),)

@@ -10,9 +10,13 @@ from torch import Tensor
 
 from quatcaps.routing.window import Window
 
-WARPS_BY_POSITION, WARPS_BY_CHILD = 4608, 8192
+WARPS_BY_POSITION, WARPS_BY_CHILD = 4608, 16384
 """Warps, running and waiting, that keep a large GPU busy to the end of a launch; more splits than that cost more to
-add up than they gain. Of wide poses, of whose tiles a warp holds one entry a thread, twice as many."""
+add up than they gain. By position and of wide poses, of whose tiles a warp holds one entry a thread, twice as many."""
+
+Registers = tuple[int | None, int | None]
+"""The most that a thread gets, for narrow poses and for wide ones; None: as many as the compiler likes. Left alone it
+takes too many for three warps of a quarter of a processor, or spares some that it could use."""
 
 
 @dataclass(frozen=True)
@@ -120,25 +124,23 @@ def plan(
     per_thread: int,
     least_steps: int,
     warps_wanted: int,
-    registers: int | None = None,
+    registers: Registers,
 ) -> Plan:
     """Cuts `rows` × parents into tiles of `per_thread` entries a thread, and `steps` into equal walks of at least
     `least_steps`, so many that there are `warps_wanted` in all."""
     tile_parents = max(4, power_of_two(shapes.parents))
     # Of wide poses a thread has room for one entry, and sums over up to 32 parents stay within a warp.
     warps = min(16, max(1, tile_parents // (32 if shapes.wide else 16)))
-    per_thread = 1 if shapes.wide else per_thread
+    per_thread, limit = (1, registers[1]) if shapes.wide else (per_thread, registers[0])
     tile = max(1, min(per_thread * 32 * warps // tile_parents, power_of_two(rows)))
     tiles = math.ceil(rows / tile)
     splits = max(1, min(math.ceil(warps_wanted / max(1, tiles * warps)), steps // least_steps))
     per_program = max(1, math.ceil(steps / splits))
-    return Plan(tile, tile_parents, warps, tiles, max(1, math.ceil(steps / per_program)), per_program, registers)
+    return Plan(tile, tile_parents, warps, tiles, max(1, math.ceil(steps / per_program)), per_program, limit)
 
 
-def by_position(shapes: Shapes, *, per_thread: int, least_steps: int, registers: int) -> Plan:
-    """For the passes whose tiles are positions and whose steps are children; `registers` are the most that a thread
-    gets for a wide pose. The compiler left alone takes too many for three warps of a quarter of a processor, or spares
-    some that it could use."""
+def by_position(shapes: Shapes, *, per_thread: int, least_steps: int, registers: Registers) -> Plan:
+    """For the passes whose tiles are positions and whose steps are children."""
     return plan(
         shapes.positions,
         shapes.inside,
@@ -146,11 +148,11 @@ def by_position(shapes: Shapes, *, per_thread: int, least_steps: int, registers:
         per_thread=per_thread,
         least_steps=least_steps,
         warps_wanted=WARPS_BY_POSITION * (2 if shapes.wide else 1),
-        registers=registers if shapes.wide else None,
+        registers=registers,
     )
 
 
-def by_child(shapes: Shapes, *, per_thread: int, registers: int) -> Plan:
+def by_child(shapes: Shapes, *, per_thread: int, registers: Registers) -> Plan:
     """For the pass whose tiles are children and whose steps are positions."""
     return plan(
         shapes.inside,
@@ -158,8 +160,8 @@ def by_child(shapes: Shapes, *, per_thread: int, registers: int) -> Plan:
         shapes,
         per_thread=per_thread,
         least_steps=16,
-        warps_wanted=WARPS_BY_CHILD * (2 if shapes.wide else 1),
-        registers=registers if shapes.wide else None,
+        warps_wanted=WARPS_BY_CHILD,
+        registers=registers,
     )
 
 
