@@ -31,6 +31,17 @@ class Pipeline:
     erase: float = setting(
         0.0, "blot out a square of each training image, of this part of the window's side", by_dataset=True
     )
+    patch: float = setting(
+        0.0,
+        "replace a square of every other training image, of this part of the window's side, by that of another image "
+        "of its class",
+        by_dataset=True,
+    )
+    noise: float = setting(
+        0.0,
+        "add noise to training images, of a deviation of up to this times that of a standardised image",
+        by_dataset=True,
+    )
     brightness: float = setting(
         0.0, "shift the brightness of training images by up to this part of the range", by_dataset=True
     )
@@ -64,6 +75,8 @@ class Pipeline:
             ("scale", 10),
             ("stretch", 10),
             ("erase", 1),
+            ("patch", 1),
+            ("noise", 10),
             ("brightness", 1),
             ("contrast", 1),
         ):

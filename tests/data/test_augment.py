@@ -59,8 +59,15 @@ def between(image: Array, row: float, column: float, padded: bool) -> Array:
     return value
 
 
-def plainly(pipeline: Pipeline, image: NDArray[np.uint8], chance: Draws, k: int) -> Array:
-    """What `for_training` does to image number k."""
+def splitmix(key: int) -> int:
+    key &= 2**64 - 1
+    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
+        key = (key ^ key >> shift) * factor & 2**64 - 1
+    return key ^ key >> 31
+
+
+def plainly(pipeline: Pipeline, image: NDArray[np.uint8], chance: Draws, k: int, other: Array | None = None) -> Array:
+    """What `for_training` does to image number k; `other`: what it may be patched with, as seen."""
     values, padded = image.astype(np.float64), pipeline.pad > 0
     height, width = pipeline.seen(image.shape[1:])
     top, left = int(chance.top[k]) - pipeline.pad, int(chance.left[k]) - pipeline.pad
@@ -80,6 +87,16 @@ def plainly(pipeline: Pipeline, image: NDArray[np.uint8], chance: Draws, k: int)
         shifted = (seen - mean) * float(chance.contrast[k]) + mean + 255 * float(chance.brightness[k])
         seen = np.clip(shifted, 0, 255)
     seen = standardised(pipeline, seen)
+    if pipeline.patch and chance.patched[k]:
+        side = round(pipeline.patch * height)
+        row, column = (int(share[k] * (height - side + 1)) for share in (chance.patch_top, chance.patch_left))
+        assert other is not None
+        seen[:, row : row + side, column : column + side] = other[:, row : row + side, column : column + side]
+    if pipeline.noise:
+        keys = [splitmix(int(chance.grain[k])) + place * 0x9E3779B97F4A7C15 for place in range(seen.size)]
+        parts = [[splitmix(key) >> places & 0xFFFF for places in (0, 16, 32, 48)] for key in keys]
+        noise = (np.sum(parts, 1) - 2 * 65535) / math.sqrt(4 * (65536**2 - 1) / 12)
+        seen = seen + float(chance.noise[k]) * noise.reshape(seen.shape)
     if pipeline.erase:
         side = round(pipeline.erase * height)
         row, column = (int(share[k] * (height - side + 1)) for share in (chance.blot_top, chance.blot_left))
@@ -110,6 +127,7 @@ CASES = {
     "stretch": (Pipeline(0, 8, stretch=0.5, standardise="none"), (1, 12, 12)),
     "erase": (Pipeline(0, 8, erase=0.4), (2, 10, 10)),
     "erase all": (Pipeline(0, 8, erase=1.0), (1, 8, 8)),
+    "noise": (Pipeline(0, 8, noise=2.0), (2, 10, 10)),
     "turn whole": (Pipeline(0, 0, rotation=180.0, scale=0.3, standardise="none"), (1, 9, 9)),
     "all of it": (
         Pipeline(
@@ -121,6 +139,7 @@ CASES = {
             scale=0.2,
             stretch=0.3,
             erase=0.3,
+            noise=0.5,
             brightness=0.1,
             contrast=0.2,
             **COLOURS,
@@ -138,6 +157,19 @@ def test_against_the_plain_version(pipeline: Pipeline, shape: tuple[int, int, in
     assert found.dtype == torch.float32
     for k, image in enumerate(images.numpy()):
         assert np.allclose(found[k].numpy(), plainly(pipeline, image, chance, k), atol=2e-4, rtol=1e-4), k
+
+
+def test_patches_against_the_plain_version() -> None:
+    pipeline = Pipeline(0, 8, flip=True, patch=0.6, noise=0.3, erase=0.2)
+    alone = replace(pipeline, patch=0.0, noise=0.0, erase=0.0)
+    images = bytes_of(24, 2, 10, 10)
+    chance = draws(pipeline, 24, (10, 10), torch.Generator().manual_seed(2))
+    found = for_training(pipeline, images, chance)
+    assert len(found) == 12, "the other half is there to be taken from"
+    assert set(chance.patched[:12].tolist()) == {False, True}
+    for k in range(12):
+        other = plainly(alone, images[12 + k].numpy(), chance, 12 + k)
+        assert np.allclose(found[k].numpy(), plainly(pipeline, images[k].numpy(), chance, k, other), atol=2e-4), k
 
 
 @pytest.mark.parametrize("name", PIPELINES)
@@ -191,7 +223,9 @@ def test_a_quarter_turn_is_counter_clockwise_as_seen() -> None:
 
 def test_one_more_augmentation_leaves_the_crops_as_they_were() -> None:
     first = draw(50, (9, 9), torch.Generator().manual_seed(3))
-    second = draw(50, (9, 9), torch.Generator().manual_seed(3), mirror=True, rotation=9.0, scale=0.2, contrast=0.1)
+    second = draw(
+        50, (9, 9), torch.Generator().manual_seed(3), mirror=True, rotation=9.0, scale=0.2, contrast=0.1, noise=0.5
+    )
     assert torch.equal(first.top, second.top)
     assert torch.equal(first.left, second.left)
     assert second.mirrored.any()
@@ -200,13 +234,21 @@ def test_one_more_augmentation_leaves_the_crops_as_they_were() -> None:
 
 def test_draws_keep_to_their_limits() -> None:
     chance = draw(
-        4000, (1, 1), torch.Generator().manual_seed(0), rotation=10.0, scale=0.25, brightness=0.2, contrast=0.4
+        4000,
+        (1, 1),
+        torch.Generator().manual_seed(0),
+        rotation=10.0,
+        scale=0.25,
+        brightness=0.2,
+        contrast=0.4,
+        noise=0.7,
     )
     for column, low, high in (
         (chance.angle, -math.radians(10), math.radians(10)),
         (chance.zoom, 0.8, 1.25),
         (chance.brightness, -0.2, 0.2),
         (chance.contrast, 0.6, 1.4),
+        (chance.noise, 0.0, 0.7),
     ):
         assert low - 1e-6 <= float(column.min()) < low + 0.05 * (high - low)
         assert high - 0.05 * (high - low) < float(column.max()) <= high + 1e-6
@@ -255,6 +297,8 @@ def test_channels_are_standardised_by_fixed_numbers() -> None:
     [
         ({"crop": 49}, "crop = 49: it must be at most the image size, 48"),
         ({"pad": -1}, "pad = -1: it must be from 0 to 4096"),
+        ({"patch": 1.01}, "patch = 1.01: it must be from 0 to 1"),
+        ({"noise": -0.1}, "noise = -0.1: it must be from 0 to 10"),
         ({"rotation": 181.0}, "rotation = 181.0: it must be from 0 to 180"),
         ({"brightness": float("nan")}, "brightness = nan"),
         ({"standardise": "views"}, "unknown standardise 'views': did you mean 'view'"),

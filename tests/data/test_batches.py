@@ -7,13 +7,22 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import chain, islice
 from pathlib import Path
 
 import pytest
 import torch
 
-from quatcaps.data.batches import Batch, Share, TrainingBatches, epoch_order, evaluation_batches, mix
+from quatcaps.data.batches import (
+    Batch,
+    Share,
+    TrainingBatches,
+    epoch_order,
+    evaluation_batches,
+    mix,
+    others_of_class,
+)
 from quatcaps.data.imageset import ImageSet
 from quatcaps.data.residence import RESIDENCES, OnDevice, OnHost, hold
 from quatcaps.data.splits import hold_out
@@ -66,7 +75,7 @@ def test_labels_belong_to_their_images(noise_images: ImageSet) -> None:
 
 @pytest.mark.parametrize("processes", [2, 3, 4, 6, 12])
 def test_processes_share_every_batch(noise_images: ImageSet, processes: int) -> None:
-    pipeline = Pipeline(32, 24, flip=True, rotation=5.0)
+    pipeline = Pipeline(32, 24, flip=True, rotation=5.0, patch=0.5, noise=0.2)
     alone = [batch for epoch in range(2) for batch in batches_of(noise_images, 12 * 2, pipeline).epoch(epoch)]
     parts = [
         [
@@ -81,6 +90,35 @@ def test_processes_share_every_batch(noise_images: ImageSet, processes: int) -> 
         assert torch.equal(torch.cat([part[number].labels for part in parts]), whole.labels)
 
 
+def test_others_are_any_of_the_same_class() -> None:
+    labels = torch.tensor([2, 0, 2, 2, 4, 0])  # of class 1 and 3 there are none
+    generator = torch.Generator().manual_seed(0)
+    drawn = torch.stack([others_of_class(labels, generator) for _ in range(200)])
+    assert torch.equal(labels[drawn], labels.expand(200, -1))
+    assert [sorted(column.unique().tolist()) for column in drawn.T] == [
+        [0, 2, 3],
+        [1, 5],
+        [0, 2, 3],
+        [0, 2, 3],
+        [4],
+        [1, 5],
+    ]
+
+
+def test_patches_come_from_images_of_the_same_class(noise_images: ImageSet) -> None:
+    """A patch of the whole window: every other image is another one, and the labels stay true."""
+    whole, patched = (
+        [batch for epoch in range(2) for batch in batches_of(noise_images, 20, pipeline).epoch(epoch)]
+        for pipeline in (WHOLE, replace(WHOLE, patch=1.0))
+    )
+    before, after = shown(noise_images, whole), shown(noise_images, patched)
+    assert torch.equal(noise_images.labels[before], noise_images.labels[after])
+    assert torch.equal(torch.cat([batch.labels for batch in patched]), noise_images.labels[after])
+    changed = sum(one != other for one, other in zip(before, after, strict=True)) / len(before)
+    assert 0.3 < changed < 0.6
+    assert after[:60] != after[60:]
+
+
 def test_batch_that_cannot_be_shared(noise_images: ImageSet) -> None:
     with pytest.raises(QuatcapsError, match="a batch of 10 cannot be shared by 4 processes: give a multiple"):
         batches_of(noise_images, 10, share=Share(0, 4))
@@ -88,7 +126,7 @@ def test_batch_that_cannot_be_shared(noise_images: ImageSet) -> None:
 
 @pytest.mark.parametrize("epoch", [0, 1, 4])
 def test_an_epoch_can_begin_in_the_middle(noise_images: ImageSet, epoch: int) -> None:
-    pipeline = Pipeline(32, 20)
+    pipeline = Pipeline(32, 20, patch=0.5, noise=0.2)
     whole = list(batches_of(noise_images, 8, pipeline).epoch(epoch))
     rest = list(batches_of(noise_images, 8, pipeline).epoch(epoch, 3))
     assert len(rest) == len(whole) - 3
@@ -110,7 +148,7 @@ def test_chance_differs_from_pass_to_pass_and_seed_to_seed(noise_images: ImageSe
 @pytest.mark.parametrize("part", [False, True])
 def test_images_on_the_host_give_the_same_batches(noise_images: ImageSet, part: bool) -> None:
     images = hold_out(noise_images, 0.3, 0)[0] if part else noise_images
-    pipeline = Pipeline(32, 24, flip=True)
+    pipeline = Pipeline(32, 24, flip=True, patch=0.5, noise=0.2)
     here, there = (batches_of(images, 8, pipeline, residence=place) for place in ("device", "host"))
     assert isinstance(there.pixels, OnHost)
     for epoch in range(3):

@@ -13,6 +13,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from quatcaps.chance import STEP, bell, mixed
 from quatcaps.errors import QuatcapsError
 
 SMALLEST_DEVIATION = 1e-3
@@ -32,6 +33,11 @@ class Draws(NamedTuple):
     stretch: Tensor  # (N,) float32: above 1 the image appears wider
     blot_top: Tensor  # (N,) float32: where its blot lies, as a part of the ways it can
     blot_left: Tensor
+    patched: Tensor  # (N,) bool
+    patch_top: Tensor  # (N,) float32, as of its blot
+    patch_left: Tensor
+    noise: Tensor  # (N,) float32: the deviation of what is added to each pixel
+    grain: Tensor  # (N,) int64: the key of what that is
 
     def at(self, chosen: slice) -> Draws:
         return Draws(*(column[chosen] for column in self))
@@ -51,14 +57,17 @@ def draw(
     brightness: float = 0.0,
     contrast: float = 0.0,
     stretch: float = 0.0,
+    noise: float = 0.0,
 ) -> Draws:
     """The numbers of `count` images; a window has so many `places` down and across.
 
     Every image takes the same share of the generator's numbers whatever is asked for, so that one more augmentation
     leaves the crops as they were. rotation: degrees to either side; scale: the largest zoom is 1 + scale, the smallest
-    its inverse, and so for stretch; brightness, contrast: parts of the full range to either side of 0 and 1.
+    its inverse, and so for stretch; brightness, contrast: parts of the full range to either side of 0 and 1; noise: the
+    largest deviation.
     """
     share = torch.rand(10, count, generator=generator)
+    more = torch.rand(4, count, generator=generator)
     even = 2 * share - 1  # in [−1, 1)
     down, across = places
     return Draws(
@@ -72,6 +81,11 @@ def draw(
         stretch=(even[7] * math.log1p(stretch)).exp(),
         blot_top=share[8],
         blot_left=share[9],
+        patched=more[0] < 0.5,
+        patch_top=more[1],
+        patch_left=more[2],
+        noise=more[3] * noise,
+        grain=torch.randint(2**62, (count,), generator=generator),
     )
 
 
@@ -139,8 +153,17 @@ def jitter(values: Tensor, brightness: Tensor, contrast: Tensor) -> Tensor:
 
 
 def blot(values: Tensor, top: Tensor, left: Tensor, part: float) -> Tensor:
-    """A square of each image (N, C, H, W) becomes 0, of side `part` · H. top, left: (N,) in 0 … 1, from border to
-    border."""
+    """A square of each image (N, C, H, W) becomes 0, placed as `square` says."""
+    return values.masked_fill(square(values, top, left, part), 0.0)
+
+
+def patch(values: Tensor, others: Tensor, patched: Tensor, top: Tensor, left: Tensor, part: float) -> Tensor:
+    """A square of each of the chosen images (N,) is taken from another image, where it has the same place."""
+    return torch.where(square(values, top, left, part) & patched[:, None, None, None], others, values)
+
+
+def square(values: Tensor, top: Tensor, left: Tensor, part: float) -> Tensor:
+    """(N, 1, H, W) bool: a square of side `part` · H in each image. top, left: (N,) in 0 … 1, from border to border."""
     height, width = values.shape[2:]
     side = round(part * height)
     first_row, first_column = (
@@ -149,7 +172,14 @@ def blot(values: Tensor, top: Tensor, left: Tensor, part: float) -> Tensor:
     rows = torch.arange(height, device=values.device) - first_row[:, None]  # (N, H)
     columns = torch.arange(width, device=values.device) - first_column[:, None]
     inside = ((rows >= 0) & (rows < side))[:, :, None] & ((columns >= 0) & (columns < side))[:, None, :]
-    return values.masked_fill(inside[:, None], 0.0)
+    return inside[:, None]
+
+
+def grainy(values: Tensor, deviation: Tensor, grain: Tensor) -> Tensor:
+    """Noise on every pixel of images (N, C, H, W), of a deviation (N,) for each, from its key (N,)."""
+    places = torch.arange(values[0].numel(), device=values.device).view(1, *values.shape[1:])
+    noise = bell(mixed(grain)[:, None, None, None] + places * STEP)
+    return torch.addcmul(values, noise, deviation[:, None, None, None])
 
 
 def spread_crops(images: Tensor, size: int, count: int) -> list[Tensor]:

@@ -23,6 +23,7 @@ from quatcaps.errors import QuatcapsError
 from quatcaps.pipelines import Pipeline
 
 ORDER, CHANCE = 0, 1  # of the two streams of chance in an epoch
+OTHERS = -1  # and of the images that others are patched with, a stream within the second
 
 
 class Batch(NamedTuple):
@@ -78,6 +79,15 @@ def epoch_order(count: int, seed: int, epoch: int) -> Tensor:
     return torch.randperm(count, generator=epoch_generator(seed, epoch, ORDER))
 
 
+def others_of_class(labels: Tensor, generator: torch.Generator) -> Tensor:
+    """(N,) int64: for each image one of its class, any of them."""
+    by_class = labels.argsort(stable=True)
+    counts = labels.bincount()
+    before = counts.cumsum(0) - counts
+    share = torch.rand(len(labels), generator=generator, dtype=torch.float64)
+    return by_class[before[labels] + (share * counts[labels]).long()]
+
+
 class TrainingBatches:
     """The stream of batches of one run; any of them can be had at any time, from the seed alone."""
 
@@ -98,8 +108,8 @@ class TrainingBatches:
         self.batch, self.pipeline, self.seed, self.device = batch, pipeline, seed, device
         self.share = (share or Share()).of(batch)
         self.pixels = hold(images, device, residence)
-        self.labels = images.labels.to(device)
-        self._held: dict[int, Plan] = {}  # the passes in hand, by epoch
+        self.labels, self._classes = images.labels.to(device), images.labels.cpu()
+        self._held: dict[int, list[Plan]] = {}  # the passes in hand, by epoch
 
     def first(self, epoch: int) -> int:
         """The number of the first batch that lies in an epoch from its beginning on, counted over the whole run."""
@@ -113,7 +123,8 @@ class TrainingBatches:
         """The batches of an epoch from number `position` on: this process's part of each."""
         numbers = range(self.first(epoch) + position, self.first(epoch + 1))
         for plan, pixels in self.pixels.following(self._plans(numbers)):
-            yield Batch(for_training(self.pipeline, pixels, plan.chance), self.labels[plan.rows])
+            seen = for_training(self.pipeline, pixels, plan.chance)
+            yield Batch(seen, self.labels[plan.rows[: len(seen)]])
 
     def _plans(self, numbers: range) -> Iterator[Plan]:
         for number in numbers:
@@ -121,25 +132,33 @@ class TrainingBatches:
             yield self._between(start + self.share.start, start + self.share.stop)
 
     def _between(self, start: int, stop: int) -> Plan:
-        """The places of the stream from `start` up to `stop`."""
-        pieces: list[Plan] = []
+        """The places of the stream from `start` up to `stop`; behind them, those that they are patched with."""
+        pieces: list[list[Plan]] = []
         while start < stop:
             epoch, place = divmod(start, self.count)
             until = min(place + stop - start, self.count)
-            piece, whole = slice(place, until), self._pass(epoch)
-            pieces.append(Plan(whole.numbers[piece], whole.rows[piece], whole.chance.at(piece)))
+            piece = slice(place, until)
+            pieces.append([Plan(w.numbers[piece], w.rows[piece], w.chance.at(piece)) for w in self._pass(epoch)])
             start += until - place
-        return pieces[0] if len(pieces) == 1 else joined(pieces)
+        in_turn = [plan for plans in zip(*pieces, strict=True) for plan in plans]
+        return in_turn[0] if len(in_turn) == 1 else joined(in_turn)
 
-    def _pass(self, epoch: int) -> Plan:
-        """All images in the order of one epoch."""
+    def _pass(self, epoch: int) -> list[Plan]:
+        """All images in the order of one epoch; and, if patches are wanted, the others that they come from."""
         if epoch not in self._held:
             order = epoch_order(self.count, self.seed, epoch)
-            generator = epoch_generator(self.seed, epoch, CHANCE)
-            chance = draws(self.pipeline, self.count, self.size, generator)
+            plans = [self._plan(order, epoch_generator(self.seed, epoch, CHANCE))]
+            if self.pipeline.patch:
+                generator = torch.Generator().manual_seed(mix(mix(self.seed, 2 * epoch + CHANCE), OTHERS))
+                plans.append(self._plan(others_of_class(self._classes, generator)[order], generator))
             self._held = {number: kept for number, kept in self._held.items() if number == epoch - 1}
-            self._held[epoch] = Plan(order, order.to(self.device), chance.to(self.device))
+            self._held[epoch] = plans
         return self._held[epoch]
+
+    def _plan(self, order: Tensor, generator: torch.Generator) -> Plan:
+        """Images in that order, with what chance decides for them."""
+        chance = draws(self.pipeline, self.count, self.size, generator)
+        return Plan(order, order.to(self.device), chance.to(self.device))
 
 
 def joined(pieces: list[Plan]) -> Plan:

@@ -12,8 +12,10 @@ from quatcaps.data.augment import (
     blot,
     centre_crop,
     draw,
+    grainy,
     jitter,
     mirror,
+    patch,
     spread_crops,
     standardise_channels,
     standardise_views,
@@ -38,12 +40,16 @@ def draws(pipeline: Pipeline, count: int, size: tuple[int, int], generator: torc
         brightness=pipeline.brightness,
         contrast=pipeline.contrast,
         stretch=pipeline.stretch,
+        noise=pipeline.noise,
     )
 
 
 def for_training(pipeline: Pipeline, images: Tensor, chance: Draws) -> Tensor:
-    """(N, C, H, W) uint8 → (N, C, crop, crop) float32: cropped, turned, mirrored, jittered, standardised,
-    blotted."""
+    """(N, C, H, W) uint8 → (N, C, crop, crop) float32: cropped, turned, mirrored, jittered, standardised, patched,
+    with noise, blotted.
+
+    To be patched, N images come with N others behind them, from which the patches are taken.
+    """
     seen: Tensor = images
     if pipeline.warps:
         if not pipeline.crop and images.shape[2] != images.shape[3]:
@@ -60,6 +66,12 @@ def for_training(pipeline: Pipeline, images: Tensor, chance: Draws) -> Tensor:
     if pipeline.jitters:
         seen = jitter(seen.float(), chance.brightness, chance.contrast)
     seen = standardised(pipeline, seen)
+    if pipeline.patch:
+        own = slice(len(seen) // 2)
+        seen, others, chance = seen[own], seen[own.stop :], chance.at(own)
+        seen = patch(seen, others, chance.patched, chance.patch_top, chance.patch_left, pipeline.patch)
+    if pipeline.noise:
+        seen = grainy(seen, chance.noise, chance.grain)
     return blot(seen, chance.blot_top, chance.blot_left, pipeline.erase) if pipeline.erase else seen
 
 

@@ -5,11 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+from quatcaps.chance import STEP, mixed, uniform
 from quatcaps.errors import QuatcapsError
-
-# The 64-bit finisher of splitmix64, with its factors as signed numbers: PyTorch's int64 wraps around as it needs.
-FACTORS = ((30, 0xBF58476D1CE4E5B9 - 2**64), (27, 0x94D049BB133111EB - 2**64))
-STEP = 0x9E3779B97F4A7C15 - 2**64
 
 
 class Dropout(nn.Module):
@@ -43,20 +40,3 @@ class Dropout(nn.Module):
 
     def extra_repr(self) -> str:
         return f"{self.part}"
-
-
-def mixed(values: Tensor) -> Tensor:
-    """int64 → int64, every bit of the result from every bit of the value."""
-    for shift, factor in FACTORS:
-        values = (values ^ shifted(values, shift)) * factor
-    return values ^ shifted(values, 31)
-
-
-def shifted(values: Tensor, places: int) -> Tensor:
-    """To the right, with zeros coming in as if there were no sign."""
-    return (values >> places) & (2 ** (64 - places) - 1)
-
-
-def uniform(values: Tensor) -> Tensor:
-    """float32 in [0, 1), from the upper 24 bits."""
-    return shifted(mixed(values), 40).float() / 2**24
