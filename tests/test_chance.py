@@ -21,9 +21,7 @@ def test_bell_shaped_numbers() -> None:
     assert abs(float(found.mean())) < 0.01
     assert abs(float(found.std()) - 1) < 0.01
     assert 3 < float(found.abs().max()) < 12**0.5
-    assert abs(float((found.abs() < 1).double().mean()) - 0.68) < 0.02, (
-        "of a normal number 68% lie within a deviation"
-    )
+    assert abs(float((found.abs() < 1).double().mean()) - 0.68) < 0.02, "of a normal number 68% lie within a deviation"
 
 
 def test_neighbours_are_independent() -> None:

@@ -134,6 +134,21 @@ def test_an_epoch_can_begin_in_the_middle(noise_images: ImageSet, epoch: int) ->
         assert torch.equal(one.images, other.images)
 
 
+@pytest.mark.parametrize("together", [2, 5, 100])
+@pytest.mark.parametrize("share", [None, Share(1, 2)])
+def test_batches_made_together_are_the_same(noise_images: ImageSet, together: int, share: Share | None) -> None:
+    pipeline = Pipeline(32, 20, flip=True, patch=0.5, noise=0.2)
+    alone, grouped = (batches_of(noise_images, 8, pipeline, share=share, together=count) for count in (1, together))
+    for epoch in range(3):
+        one_by_one = list(alone.epoch(epoch))
+        for position in (0, 1, 5, len(one_by_one) - 1):
+            found = list(grouped.epoch(epoch, position))
+            assert len(found) == len(one_by_one) - position
+            for one, other in zip(one_by_one[position:], found, strict=True):
+                assert torch.equal(one.images, other.images)
+                assert torch.equal(one.labels, other.labels)
+
+
 def test_chance_differs_from_pass_to_pass_and_seed_to_seed(noise_images: ImageSet) -> None:
     pipeline = Pipeline(32, 20)
 

@@ -8,7 +8,7 @@ that begins in one pass may end in the next. Several processes each take their p
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -24,6 +24,11 @@ from quatcaps.pipelines import Pipeline
 
 ORDER, CHANCE = 0, 1  # of the two streams of chance in an epoch
 OTHERS = -1  # and of the images that others are patched with, a stream within the second
+
+
+TOGETHER, LARGEST_GROUP = 16, 2**26
+"""On a GPU so many batches are made at once, or as many as take that many bytes: one alone is dozens of kernels that are
+over before they have begun."""
 
 
 class Batch(NamedTuple):
@@ -101,13 +106,16 @@ class TrainingBatches:
         *,
         share: Share | None = None,
         residence: str = "auto",
+        together: int | None = None,
     ) -> None:
+        """together: how many batches are made at once; they are the same."""
         check_batch(batch, len(images))
         pipeline.check(images.channels, images.size)
         self.count, self.size = len(images), images.size
         self.batch, self.pipeline, self.seed, self.device = batch, pipeline, seed, device
         self.share = (share or Share()).of(batch)
         self.pixels = hold(images, device, residence)
+        self.together = together or batches_together(batch, pipeline, images, device)
         self.labels, self._classes = images.labels.to(device), images.labels.cpu()
         self._held: dict[int, list[Plan]] = {}  # the passes in hand, by epoch
 
@@ -121,25 +129,33 @@ class TrainingBatches:
 
     def epoch(self, epoch: int, position: int = 0) -> Iterator[Batch]:
         """The batches of an epoch from number `position` on: this process's part of each."""
-        numbers = range(self.first(epoch) + position, self.first(epoch + 1))
+        # Groups begin where the epoch does, so that a batch is made in the same company wherever reading begins.
+        skipped = position % self.together
+        numbers = range(self.first(epoch) + position - skipped, self.first(epoch + 1))
         for plan, pixels in self.pixels.following(self._plans(numbers)):
             seen = for_training(self.pipeline, pixels, plan.chance)
-            yield Batch(seen, self.labels[plan.rows[: len(seen)]])
+            labels = self.labels[plan.rows[: len(seen)]]
+            size = len(range(self.batch)[self.share])
+            for start in range(skipped * size, len(seen), size):
+                yield Batch(seen[start : start + size], labels[start : start + size])
+            skipped = 0
 
     def _plans(self, numbers: range) -> Iterator[Plan]:
-        for number in numbers:
-            start = number * self.batch
-            yield self._between(start + self.share.start, start + self.share.stop)
+        for first in range(numbers.start, numbers.stop, self.together):
+            starts = [number * self.batch for number in numbers[first - numbers.start :][: self.together]]
+            yield self._between([(start + self.share.start, start + self.share.stop) for start in starts])
 
-    def _between(self, start: int, stop: int) -> Plan:
-        """The places of the stream from `start` up to `stop`; behind them, those that they are patched with."""
+    def _between(self, spans: Sequence[tuple[int, int]]) -> Plan:
+        """The places of the stream in all spans, from starts up to stops; behind them, those that they are patched
+        with."""
         pieces: list[list[Plan]] = []
-        while start < stop:
-            epoch, place = divmod(start, self.count)
-            until = min(place + stop - start, self.count)
-            piece = slice(place, until)
-            pieces.append([Plan(w.numbers[piece], w.rows[piece], w.chance.at(piece)) for w in self._pass(epoch)])
-            start += until - place
+        for start, stop in merged(spans):
+            while start < stop:
+                epoch, place = divmod(start, self.count)
+                until = min(place + stop - start, self.count)
+                piece = slice(place, until)
+                pieces.append([Plan(w.numbers[piece], w.rows[piece], w.chance.at(piece)) for w in self._pass(epoch)])
+                start += until - place
         in_turn = [plan for plans in zip(*pieces, strict=True) for plan in plans]
         return in_turn[0] if len(in_turn) == 1 else joined(in_turn)
 
@@ -161,6 +177,17 @@ class TrainingBatches:
         return Plan(order, order.to(self.device), chance.to(self.device))
 
 
+def merged(spans: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+    """The same places, spans that follow each other as one."""
+    found = [spans[0]]
+    for start, stop in spans[1:]:
+        if start == found[-1][1]:
+            found[-1] = (found[-1][0], stop)
+        else:
+            found.append((start, stop))
+    return found
+
+
 def joined(pieces: list[Plan]) -> Plan:
     """One plan after the other."""
     columns = zip(*(piece.chance for piece in pieces), strict=True)
@@ -169,6 +196,14 @@ def joined(pieces: list[Plan]) -> Plan:
         torch.cat([piece.rows for piece in pieces]),
         Draws(*(torch.cat(column) for column in columns)),
     )
+
+
+def batches_together(batch: int, pipeline: Pipeline, images: ImageSet, device: torch.device) -> int:
+    """How many batches to make at once: on a CPU one, as nothing is gained."""
+    if device.type == "cpu":
+        return 1
+    height, width = pipeline.seen(images.size)
+    return max(1, min(TOGETHER, LARGEST_GROUP // (4 * batch * images.channels * height * width)))
 
 
 def check_batch(batch: int, images: int) -> None:
