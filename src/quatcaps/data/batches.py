@@ -27,8 +27,8 @@ OTHERS = -1  # and of the images that others are patched with, a stream within t
 
 
 TOGETHER, LARGEST_GROUP = 16, 2**26
-"""On a GPU so many batches are made at once, or as many as take that many bytes: one alone is dozens of kernels that are
-over before they have begun."""
+"""On a GPU so many batches are made at once, or as many as take that many bytes: one alone is dozens of kernels that
+are over before they have begun."""
 
 
 class Batch(NamedTuple):
