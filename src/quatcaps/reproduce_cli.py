@@ -11,7 +11,14 @@ from quatcaps.flags import DataDir, Device, given
 
 
 def reproduce(
-    tables: Annotated[list[str], typer.Argument(help="table1, table2, table3; several may be given", metavar="TABLE…")],
+    tables: Annotated[
+        list[str],
+        typer.Argument(
+            help="table1, table2, table3, and ablation, what mattered on the way from paper to best (five seeds hold "
+            "out every toy once); several may be given",
+            metavar="TABLE…",
+        ),
+    ],
     rows: Annotated[
         list[str] | None,
         typer.Option(

@@ -5,13 +5,21 @@ from __future__ import annotations
 from collections import Counter
 
 import pytest
+import torch
 
+from quatcaps.data.imageset import ImageSet
+from quatcaps.data.splits import hold_out
 from quatcaps.models import build, parameter_count
 from quatcaps.recipes import RECIPES, best, paper
+from quatcaps.recipes.ablation import HELD_OUT, OTHERS, STEPS
 from quatcaps.recipes.quick import quick
-from quatcaps.recipes.tables import DATASETS, PUBLISHED, ROWS, SYSTEMS, Row
+from quatcaps.recipes.rows import Row, whole
+from quatcaps.recipes.tables import DATASETS, PUBLISHED, ROWS, SYSTEMS
 from quatcaps.training.commands import checked
 from quatcaps.training.config import TrainingConfig
+
+TOYS = torch.tensor([4, 6, 7, 8, 9])
+"""The numbers of smallNORB's training toys."""
 
 
 def parameters(config: TrainingConfig, channels: int, classes: int) -> int:
@@ -20,7 +28,7 @@ def parameters(config: TrainingConfig, channels: int, classes: int) -> int:
 
 def test_tables_have_their_rows() -> None:
     counted = Counter(table for row in ROWS.values() for table in row.tables)
-    assert counted == {"table1": 4 * 6, "table2": 5 * 7, "table3": 6}
+    assert counted == {"table1": 4 * 6, "table2": 5 * 7, "table3": 6, "ablation": 16}
     shared = [row.key for row in ROWS.values() if len(row.tables) > 1]
     assert shared == ["smallnorb/qcn/paper", "smallnorb/qcn/best"]
     assert [row.key for row in ROWS.values() if not row.default] == [f"{dataset}/em-ibm" for dataset in DATASETS]
@@ -97,6 +105,37 @@ def test_parameters_are_the_papers() -> None:
         "azimuth-strict/cnn": 4_253_349,
     }.items():
         assert parameters(ROWS[key].config(0), 2, 5) == count, key
+
+
+def test_the_ablation_ends_at_best() -> None:
+    first, last = (ROWS[f"ablation/{key}"].config(0) for key in ("paper", "best"))
+    same = {"seed", "data_seed", *HELD_OUT}
+    for found, recipe in ((first, paper), (last, best)):
+        assert {k: v for k, v in vars(found).items() if k not in same} == {
+            k: v for k, v in vars(whole(recipe("smallnorb"))).items() if k not in same
+        }
+    steps = [ROWS[f"ablation/{key}"].config(0).to_json() for key, _, _ in STEPS]
+    for (key, _, names), before, after in zip(STEPS[1:], steps, steps[1:], strict=False):
+        assert {name for name in after if after[name] != before[name]} == set(names), key
+    for key, _, changes in OTHERS:
+        other = ROWS[f"ablation/{key}"].config(0).to_json()
+        assert {name for name in other if other[name] != steps[-1][name]} == set(changes), key
+        assert not other["test"]
+
+
+def test_the_folds_hold_out_every_toy_once() -> None:
+    """By smallNORB's numbers of training toys; and no other runs than those know of folds."""
+    labels, instances = (values.flatten() for values in torch.meshgrid(torch.arange(5), TOYS, indexing="ij"))
+    images = ImageSet(
+        "toys", torch.zeros(25, 1, 1, 1, dtype=torch.uint8), labels, tuple("abcde"), {"instance": instances}
+    )
+    row = ROWS["ablation/best"]
+    configs = [row.config(seed) for seed in range(5)]
+    held_out = [hold_out(images, config.validation, config.data_seed)[1] for config in configs]
+    toys = [tuple(pair) for part in held_out for pair in torch.stack([part.labels, part.info["instance"]], 1).tolist()]
+    assert len(toys) == len(set(toys)) == 25
+    assert row.config(7).data_seed == row.config(2).data_seed
+    assert ROWS["smallnorb/qcn/best"].config(3).data_seed == 0
 
 
 @pytest.mark.parametrize("name", SYSTEMS)

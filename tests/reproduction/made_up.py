@@ -6,7 +6,7 @@ import math
 from pathlib import Path
 
 from quatcaps.evaluation.measure import Rate
-from quatcaps.recipes.tables import Row
+from quatcaps.recipes.rows import Row
 from quatcaps.reproduction.record import RunRecord, record_path, write_record
 
 
@@ -18,14 +18,16 @@ def made_up(row: Row, seed: int = 0, error: float = 0.03, epochs: int = 4, **cha
         wave = 0.2 * error * math.sin(1.7 * epoch + seed)
         now = error + wave + 0.6 * math.exp(-4 * epoch / epochs)
         entry = {"step": 100 * (epoch + 1), "epoch": epoch, "loss": now, "error": 0.8 * now, "learning_rate": 1e-3}
-        if config.viewpoints == "all" or config.protocol == "strict":
+        if not config.test:
+            entry["validation_error"] = now
+        elif config.viewpoints == "all" or config.protocol == "strict":
             entry["test_error"] = now
         if config.viewpoints != "all":
             entry["novel_error"] = min(0.9, 3 * now + 0.5 * wave)
         entries.append(entry | {"seconds": 60.0 * (epoch + 1)})
     final = {
         name: Rate(round(entries[-1][f"{name}_error"] * 10_000), 10_000)
-        for name in ("test", "novel")
+        for name in ("test", "novel", "validation")
         if f"{name}_error" in entries[-1]
     }
     return RunRecord(
@@ -41,6 +43,7 @@ def made_up(row: Row, seed: int = 0, error: float = 0.03, epochs: int = 4, **cha
         seconds=60.0 * epochs,
         final=final,
         epochs=tuple(entries),
+        toys={} if config.test else {f"car {seed}": final["validation"], f"cat {seed}": Rate(9, 10)},
     )
 
 

@@ -93,13 +93,32 @@ def test_branching(tmp_path: Path) -> None:
     assert [line[5] == "–" for line in lines] == [True, True, False, True]
 
 
+def test_ablation(tmp_path: Path) -> None:
+    """Six toys, of which five are always the hardest: what is left is one, of the first run."""
+    runs = [made_up(ROWS["ablation/ending"], seed, 0.02 + 0.1 * seed) for seed in range(3)]
+    for seed, run in enumerate(runs):
+        leave(tmp_path, made_up(ROWS["ablation/paper"], seed, 0.05 + 0.1 * seed))
+        leave(tmp_path, run)
+    render("ablation", ALL, tmp_path)
+    text = (tmp_path / "ablation.md").read_text()
+    assert "The hardest toys: cat 0, cat 1, cat 2, car 2, car 1." in text
+    (line,) = cells(text, "+ a rate that ends at 0")
+    errors = [run.final["validation"].percent for run in runs]
+    assert line[1:4] == [f"{statistics.mean([*errors, 90, 90, 90]):.2f}", f"{errors[0]:.2f}", "3"]
+    with (tmp_path / "ablation.csv").open() as file:
+        found = {row["key"]: row for row in csv.DictReader(file)}
+    assert found["ablation/ending"]["error"] == line[1]
+    assert found["ablation/best"]["error"] == ""
+
+
 @pytest.mark.parametrize("name", TABLES)
 def test_pictures_with_and_without_runs(tmp_path: Path, name: str) -> None:
     render(name, ALL, tmp_path)
     assert "Nothing has been measured yet" in (tmp_path / f"{name}.md").read_text()
     before = (tmp_path / f"{name}.png").read_bytes()
+    trained = ("azimuth-strict", "elevation-pooled", "smallnorb", "ablation")
     for row in ALL:
-        if name in row.tables and row.key.split("/")[0] in ("azimuth-strict", "elevation-pooled", "smallnorb"):
+        if name in row.tables and row.key.split("/")[0] in trained:
             leave(tmp_path, made_up(row))
     render(name, ALL, tmp_path)
     assert (tmp_path / f"{name}.png").read_bytes() != before

@@ -15,7 +15,8 @@ from rich.console import Console
 
 from quatcaps.errors import QuatcapsError
 from quatcaps.recipes.quick import quick
-from quatcaps.recipes.tables import ROWS, Row
+from quatcaps.recipes.rows import Row
+from quatcaps.recipes.tables import ROWS
 from quatcaps.reproduction import work
 from quatcaps.reproduction.record import read_record
 from quatcaps.reproduction.stopping import Deadline, stopping_after

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -86,6 +86,7 @@ class Evaluation:
     confusion: tuple[tuple[int, ...], ...]  # [true class][named class]
     by_azimuth: dict[int, Rate]
     by_elevation: dict[int, Rate]
+    by_instance: dict[str, Rate] = field(default_factory=dict)  # by class and number, such as `car 3`
 
     def to_json(self) -> dict[str, Any]:
         def rate(counted: Rate | None) -> dict[str, Any] | None:
@@ -100,6 +101,7 @@ class Evaluation:
             "confusion": [list(row) for row in self.confusion],
             "by_azimuth": {str(angle): rate(counted) for angle, counted in self.by_azimuth.items()},
             "by_elevation": {str(angle): rate(counted) for angle, counted in self.by_elevation.items()},
+            "by_instance": {name: rate(counted) for name, counted in self.by_instance.items()},
         }
 
 
@@ -120,6 +122,15 @@ def evaluate(images: ImageSet, activations: Tensor) -> Evaluation:
         rates = {degrees(field, code): rate(column == code) for code in column.unique().tolist()}
         return {angle: counted for angle, counted in rates.items() if counted is not None}
 
+    def by_instance() -> dict[str, Rate]:
+        numbers = images.info.get("instance", images.labels[:0])
+        rates = {
+            f"{name} {number}": rate((images.labels == label) & (numbers == number))
+            for label, name in enumerate(images.classes)
+            for number in numbers.unique().tolist()
+        }
+        return {name: counted for name, counted in rates.items() if counted is not None}
+
     return Evaluation(
         name=images.name,
         classes=images.classes,
@@ -128,4 +139,5 @@ def evaluate(images: ImageSet, activations: Tensor) -> Evaluation:
         confusion=tuple(tuple(row) for row in confusion.tolist()),
         by_azimuth=by_code("azimuth"),
         by_elevation=by_code("elevation"),
+        by_instance=by_instance(),
     )

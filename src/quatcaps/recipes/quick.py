@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any
 
 from quatcaps.data import pipeline_of
-from quatcaps.recipes.tables import Row, whole
+from quatcaps.recipes.rows import Row, whole
 from quatcaps.training.config import TrainingConfig
 
 DATASET = "toys-mini"

@@ -6,20 +6,21 @@ tables.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from quatcaps.models import settings_for, settings_of
 from quatcaps.recipes import Recipe, best, paper
-from quatcaps.settings import to_json
+from quatcaps.recipes.ablation import rows_of_ablation
+from quatcaps.recipes.rows import Published, Quoted, Row, whole
 from quatcaps.training.config import TrainingConfig
 
 TABLES = {
     "table1": "Table I: novel viewpoints",
     "table2": "Table II: five datasets",
     "table3": "Table III: branching",
+    "ablation": "From `paper` to `best`",
 }
 DATASETS = ("smallnorb", "mnist", "fashionmnist", "svhn", "cifar10")
 REFERENCES = {
@@ -30,57 +31,9 @@ REFERENCES = {
 }
 """Table I: the error in % at which systems are compared, by viewpoints and protocol."""
 
-QCN_PAPER = "Özcan et al. 2020"
 HINTON = "Hinton et al. 2018"
 RIBEIRO = "Ribeiro et al. 2020"
 GRITZMAN = "Gritzman 2019"
-
-
-@dataclass(frozen=True)
-class Published:
-    """A number of a paper, in %; in Table I the novel error, with the familiar error it belongs to."""
-
-    error: float
-    source: str = QCN_PAPER
-    parameters: str = ""
-    familiar: float | None = None
-
-
-@dataclass(frozen=True)
-class Row:
-    """One network under one recipe in one experiment.
-
-    recipe: `paper`, `best`, or `control` for what the paper does not train. default: whether it is trained unless
-    asked for by name. configuration: everything but the seed.
-    """
-
-    key: str
-    tables: tuple[str, ...]
-    system: str
-    recipe: str
-    dataset: str
-    configuration: Callable[[], TrainingConfig]
-    viewpoints: str = "all"
-    protocol: str = ""
-    branched: bool | None = None
-    published: Published | None = None
-    default: bool = True
-
-    def config(self, seed: int) -> TrainingConfig:
-        """What the run of that seed is told to do."""
-        return self.configuration().changed({"seed": seed})
-
-
-@dataclass(frozen=True)
-class Quoted:
-    """A published number of a system that is not trained here in that form."""
-
-    table: str
-    system: str
-    dataset: str
-    published: Published
-    viewpoints: str = "all"
-    protocol: str = ""
 
 
 @dataclass(frozen=True)
@@ -163,13 +116,6 @@ IN_TABLE_2 = ("qcn/paper", "qcn/best", "em", "vb", "em-ibm", "cnn", "resnet-20")
 IN_TABLE_3 = ("qcn/paper", "qcn/best", "qcn-joint/paper", "qcn-joint/best", "em-branched", "em-joint")
 
 
-def whole(config: TrainingConfig) -> TrainingConfig:
-    """A configuration with what its network changes for its dataset written out, as a run's folder has it."""
-    changes = {**settings_for(config.model, config.dataset), **config.model_settings}
-    known = to_json(settings_of(config.model, changes))
-    return config.changed({"model_settings": {name: known[name] for name in changes}})
-
-
 def configure(system: System, dataset: str, changes: Mapping[str, Any]) -> TrainingConfig:
     """A system's configuration for a dataset."""
     return whole(system.base(dataset).changed({"model": system.model, **system.changes, **changes}))
@@ -219,5 +165,5 @@ def rows_of_datasets() -> list[Row]:
     return rows
 
 
-ROWS: dict[str, Row] = {row.key: row for row in (*rows_of_viewpoints(), *rows_of_datasets())}
+ROWS: dict[str, Row] = {row.key: row for row in (*rows_of_viewpoints(), *rows_of_datasets(), *rows_of_ablation())}
 """Every row by its key, in the order of the tables."""

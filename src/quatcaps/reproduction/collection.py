@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from quatcaps.errors import QuatcapsError
-from quatcaps.recipes.tables import REFERENCES, Row
+from quatcaps.recipes.rows import Row
+from quatcaps.recipes.tables import REFERENCES
 from quatcaps.report.tables import NOTHING
 from quatcaps.reproduction.matching import Match, match
 from quatcaps.reproduction.record import RunRecord, differences, read_record, told

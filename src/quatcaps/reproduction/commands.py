@@ -12,7 +12,8 @@ from rich.console import Console
 from quatcaps.data.batches import Share
 from quatcaps.errors import QuatcapsError, unknown_name
 from quatcaps.recipes.quick import quick
-from quatcaps.recipes.tables import ROWS, TABLES, Row
+from quatcaps.recipes.rows import Row
+from quatcaps.recipes.tables import ROWS, TABLES
 from quatcaps.report.tables import NOTHING, Table
 from quatcaps.reproduction.launch import LAUNCHERS, launch
 from quatcaps.reproduction.record import read_record

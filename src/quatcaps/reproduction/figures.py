@@ -13,6 +13,7 @@ from quatcaps.report.canvas import INK, MARKERS, MUTED, PALETTE, RULE, SMALL, TE
 from quatcaps.reproduction.collection import Entry
 from quatcaps.reproduction.matching import curve
 from quatcaps.reproduction.tables import NAMES
+from quatcaps.reproduction.toys import HARDEST, fold_errors, hardest, mean_error
 
 STYLES = {
     ("QCN", "paper"): (PALETTE[0], MARKERS[0]),
@@ -34,6 +35,8 @@ def draw(name: str, entries: Sequence[Entry], path: Path, *, quoted: bool = True
     shown = [entry for entry in entries if name in entry.row.tables and entry.shown]
     if name == "table1":
         _draw_viewpoints(shown, path)
+    elif name == "ablation":
+        _draw_ablation(shown, path)
     else:
         groups = DATASETS if name == "table2" else ("branched", "not branched")
         _draw_errors(shown, path, groups, quoted=quoted and name == "table2")
@@ -173,6 +176,33 @@ def _draw_errors(entries: Sequence[Entry], path: Path, groups: Sequence[str], *,
         Line2D([], [], color=MUTED, linestyle="none", marker="|", markersize=13, markeredgewidth=2, label="published"),
     ]
     figure.legend(handles=handles, loc="outside upper left", ncols=2, frameon=False, fontsize=TEXT)
+    save(figure, path)
+
+
+def _draw_ablation(entries: Sequence[Entry], path: Path) -> None:
+    """The mean error over held-out toys as a bar, each run as a dot; settings down."""
+    figure = new_figure(9.6, 1.2 + 0.36 * len(entries))
+    aside = hardest(entries)
+    panels = figure.subplots(1, 2, sharey=True)
+    for axes, without, title in zip(panels, ([], aside), ("all toys", f"without the {HARDEST} hardest"), strict=True):
+        dress(axes, title, "error on held-out toys (%)", "")
+        axes.grid(visible=False, axis="y")
+        axes.grid(axis="x", color=RULE, linewidth=0.8)
+        for level, entry in enumerate(entries):
+            colour = PALETTE[0] if entry.row.system.startswith(("+", "the ")) else PALETTE[2]
+            mean, errors = mean_error(entry, without), fold_errors(entry, without)
+            if mean is not None:
+                axes.barh(level, mean, height=0.62, color=colour, alpha=0.35, zorder=2)
+                beside = {"transform": axes.get_yaxis_transform(), "ha": "right", "va": "center"}
+                axes.text(0.99, level, f"{mean:.1f}", fontsize=SMALL, color=INK, zorder=4, **beside)
+            dots = {"linestyle": "none", "marker": "o", "markersize": 4.5, "markeredgecolor": "white"}
+            axes.plot(errors, [level] * len(errors), color=colour, zorder=3, **dots)
+        axes.set_xlim(
+            0, 1.12 * max((error for entry in entries for error in fold_errors(entry, without)), default=20.0)
+        )
+        axes.set_ylim(len(entries) - 0.5, -0.5)
+        axes.set_yticks(range(len(entries)), [entry.row.system.replace("`", "") for entry in entries])
+        axes.tick_params(axis="y", labelsize=TEXT, length=0)
     save(figure, path)
 
 

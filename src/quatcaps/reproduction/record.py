@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, field, fields
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from quatcaps.bench.machine import usual_name
+from quatcaps.data.imageset import ImageSet
 from quatcaps.data.splits import Experiment
 from quatcaps.errors import QuatcapsError
 from quatcaps.evaluation.measure import Rate
+from quatcaps.evaluation.run import evaluate_run
 from quatcaps.files import read_json, write_json
 from quatcaps.models import parameter_count
 from quatcaps.training.config import TrainingConfig
@@ -28,7 +30,8 @@ class RunRecord:
     """A run that was trained to its end.
 
     epochs: what the run's log says of each epoch, errors as fractions. final: the errors at the end, counted over all
-    images, by `test`, `novel` and `validation`. seconds: spent training, without the measurements.
+    images, by `test`, `novel` and `validation`. toys: of the validation images, by class and instance. seconds: spent
+    training, without the measurements.
     """
 
     key: str
@@ -43,6 +46,7 @@ class RunRecord:
     seconds: float
     final: dict[str, Rate]
     epochs: tuple[Record, ...]
+    toys: dict[str, Rate] = field(default_factory=dict)
 
     @property
     def last(self) -> Record:
@@ -55,7 +59,8 @@ def record_path(output: Path, key: str, seed: int) -> Path:
 
 
 def make_record(key: str, recipe: str, run: Run, experiment: Experiment, device: str) -> RunRecord:
-    """The record of a run that is trained to its end; `experiment` is what it was trained and measured on."""
+    """The record of a run that is trained to its end; `experiment` is what it was trained and measured on. Toys are
+    measured here."""
     log = read_log(run.folder / "log.jsonl")
     epochs = tuple(_without_kind(entry) for entry in log if entry["kind"] == "epoch")
     if len(epochs) != run.config.epochs:
@@ -78,16 +83,25 @@ def make_record(key: str, recipe: str, run: Run, experiment: Experiment, device:
             for name, images in experiment.measured.items()
         },
         epochs=epochs,
+        toys={} if experiment.validation is None else toys_of(run, experiment.validation, device),
     )
+
+
+def toys_of(run: Run, images: ImageSet, device: str) -> dict[str, Rate]:
+    """The errors of a run by class and instance, where images show instances."""
+    if "instance" not in images.info:
+        return {}
+    return evaluate_run(run, images, choose_device(device))["all"].by_instance
 
 
 def write_record(path: Path, record: RunRecord) -> None:
     """Writes it whole or not at all."""
-    value = {field.name: getattr(record, field.name) for field in fields(RunRecord)}
+    value = {each.name: getattr(record, each.name) for each in fields(RunRecord)}
     value |= {
         "config": record.config.to_json(),
         "final": {name: asdict(rate) for name, rate in record.final.items()},
         "epochs": list(record.epochs),
+        "toys": {name: asdict(rate) for name, rate in record.toys.items()},
     }
     write_json(path, {"format": FORMAT, **value})
 
@@ -114,6 +128,7 @@ def read_record(path: Path) -> RunRecord:
             seconds=_as(float, value["seconds"]),
             final={name: _rate(counted) for name, counted in _as(dict, value["final"]).items()},
             epochs=tuple(_epoch(entry) for entry in _as(list, value["epochs"])),
+            toys={name: _rate(counted) for name, counted in _as(dict, value["toys"]).items()},
         )
     except KeyError as error:
         raise QuatcapsError(f"{path} is not {what}: it has no {error.args[0]}") from error

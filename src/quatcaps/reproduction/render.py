@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from quatcaps.files import new_file
-from quatcaps.recipes.tables import Row
+from quatcaps.recipes.rows import Row
 from quatcaps.report.tables import markdown_text
 from quatcaps.reproduction.collection import Entry, collect, outdated
 from quatcaps.reproduction.tables import Page, page

@@ -16,7 +16,7 @@ from rich.console import Console
 
 from quatcaps.errors import QuatcapsError
 from quatcaps.files import explained, make_folder
-from quatcaps.recipes.tables import Row
+from quatcaps.recipes.rows import Row
 from quatcaps.reproduction.record import differences, make_record, read_record, record_path, told, write_record
 from quatcaps.reproduction.stopping import NEVER, Deadline
 from quatcaps.reproduction.together import train_together

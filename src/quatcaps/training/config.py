@@ -35,6 +35,7 @@ class TrainingConfig(Pipeline):
     validation: float = setting(
         0.0, "part of the training images, whole instances where there are any, held out to choose settings on"
     )
+    test: bool = setting(True, "measure the test images; without them, settings can be chosen unseen")
     data_seed: int = setting(0, "which toys the rendered dataset shows, and which images are held out")
     residence: str = setting(
         "auto", "where training images are kept: device, host (fetched ahead), or auto: the device where they fit"
@@ -96,6 +97,8 @@ class TrainingConfig(Pipeline):
         for name in ("seed", "data_seed"):
             if getattr(self, name) >= 2**63:
                 raise QuatcapsError(f"{name} = {getattr(self, name)}: it must be below 2^63")
+        if not (self.test or self.validation):
+            raise QuatcapsError("test = False with validation = 0: nothing would be measured; hold out some images")
         for name in ("validation", "averaging", "label_smoothing"):
             if not 0 <= getattr(self, name) < 1:
                 raise QuatcapsError(f"{name} = {getattr(self, name)}: it must be 0 or more and below 1")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import platform
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -130,13 +130,14 @@ def load_images(config: TrainingConfig, split: str, data_folder: Path, stage: da
 
 def load_experiment(config: TrainingConfig, load: Callable[[str], ImageSet]) -> Experiment:
     """What the run learns from and is measured on; `load` gives the images of a split."""
-    return arrange(
+    experiment = arrange(
         load,
         viewpoints=config.viewpoints,
         protocol=config.protocol,
         validation=config.validation,
         seed=config.data_seed,
     )
+    return experiment if config.test else replace(experiment, tests={})
 
 
 def choose_device(name: str) -> torch.device:

@@ -1,0 +1,69 @@
+"""A row of a table as a value: what to train, and what was published."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from quatcaps.models import settings_for, settings_of
+from quatcaps.settings import to_json
+from quatcaps.training.config import TrainingConfig
+
+QCN_PAPER = "Özcan et al. 2020"
+
+
+@dataclass(frozen=True)
+class Published:
+    """A number of a paper, in %; in Table I the novel error, with the familiar error it belongs to."""
+
+    error: float
+    source: str = QCN_PAPER
+    parameters: str = ""
+    familiar: float | None = None
+
+
+@dataclass(frozen=True)
+class Row:
+    """One network under one recipe in one experiment.
+
+    recipe: `paper`, `best`, or `control` for what the paper does not train. default: whether it is trained unless
+    asked for by name. configuration: everything but the seed. folds: for settings that are compared on held-out
+    images, the data seeds that hold them out, one after the other as the seed counts.
+    """
+
+    key: str
+    tables: tuple[str, ...]
+    system: str
+    recipe: str
+    dataset: str
+    configuration: Callable[[], TrainingConfig]
+    viewpoints: str = "all"
+    protocol: str = ""
+    branched: bool | None = None
+    published: Published | None = None
+    default: bool = True
+    folds: tuple[int, ...] = ()
+
+    def config(self, seed: int) -> TrainingConfig:
+        """What the run of that seed is told to do."""
+        held_out = {"data_seed": self.folds[seed % len(self.folds)]} if self.folds else {}
+        return self.configuration().changed({"seed": seed, **held_out})
+
+
+@dataclass(frozen=True)
+class Quoted:
+    """A published number of a system that is not trained here in that form."""
+
+    table: str
+    system: str
+    dataset: str
+    published: Published
+    viewpoints: str = "all"
+    protocol: str = ""
+
+
+def whole(config: TrainingConfig) -> TrainingConfig:
+    """A configuration with what its network changes for its dataset written out, as a run's folder has it."""
+    changes = {**settings_for(config.model, config.dataset), **config.model_settings}
+    known = to_json(settings_of(config.model, changes))
+    return config.changed({"model_settings": {name: known[name] for name in changes}})

@@ -1,0 +1,44 @@
+"""Settings compared on held-out toys: the mean over all of them, and over those that are not hopeless."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Collection, Sequence
+
+from quatcaps.reproduction.collection import Entry
+
+HARDEST = 5
+"""So many toys are set aside: whole toys that every setting takes for another class drown what settings differ in."""
+
+
+def by_toy(entry: Entry) -> dict[str, float]:
+    """The error on each held-out toy in %, the mean over the seeds that held it out."""
+    found: dict[str, list[float]] = {}
+    for record in entry.records:
+        for toy, rate in record.toys.items():
+            found.setdefault(toy, []).append(rate.percent)
+    return {toy: statistics.mean(errors) for toy, errors in found.items()}
+
+
+def hardest(entries: Sequence[Entry]) -> list[str]:
+    """The toys with the largest errors over all settings, the hardest first."""
+    found: dict[str, list[float]] = {}
+    for entry in entries:
+        for toy, error in by_toy(entry).items():
+            found.setdefault(toy, []).append(error)
+    return sorted(found, key=lambda toy: (-statistics.mean(found[toy]), toy))[:HARDEST]
+
+
+def fold_errors(entry: Entry, without: Collection[str] = ()) -> list[float]:
+    """The mean error over the toys that each run held out, in %; runs of which no toy is left are passed over."""
+    return [
+        statistics.mean(left)
+        for record in entry.records
+        if (left := [rate.percent for toy, rate in record.toys.items() if toy not in without])
+    ]
+
+
+def mean_error(entry: Entry, without: Collection[str] = ()) -> float | None:
+    """The mean error over all held-out toys, in %."""
+    left = [error for toy, error in by_toy(entry).items() if toy not in without]
+    return statistics.mean(left) if left else None
