@@ -197,9 +197,8 @@ def _draw_ablation(entries: Sequence[Entry], path: Path) -> None:
                 axes.text(0.99, level, f"{mean:.1f}", fontsize=SMALL, color=INK, zorder=4, **beside)
             dots = {"linestyle": "none", "marker": "o", "markersize": 4.5, "markeredgecolor": "white"}
             axes.plot(errors, [level] * len(errors), color=colour, zorder=3, **dots)
-        axes.set_xlim(
-            0, 1.12 * max((error for entry in entries for error in fold_errors(entry, without)), default=20.0)
-        )
+        largest = max((error for entry in entries for error in fold_errors(entry, without)), default=20.0)
+        axes.set_xlim(0, 1.18 * largest)
         axes.set_ylim(len(entries) - 0.5, -0.5)
         axes.set_yticks(range(len(entries)), [entry.row.system.replace("`", "") for entry in entries])
         axes.tick_params(axis="y", labelsize=TEXT, length=0)
