@@ -55,8 +55,8 @@ CONTROL = {"loss": "cross-entropy", "schedule": "cosine", "learning_rate": 1e-3}
 ONCE = {"evaluate_every": 0}
 """The test images are measured at the end alone."""
 EVERY_EPOCH = {"evaluate_every": 1, "evaluate_images": 0, "test_crops": 1, "epochs": 60}
-"""All images after every epoch, their middle alone: where familiar errors match is found between them. The comparison is
-there, not at the end of the paper's 300 epochs."""
+"""All images after every epoch, their middle alone: where familiar errors match is found between them. Systems are
+compared there, not at the end of the paper's 300 epochs."""
 
 SYSTEMS = {
     "qcn/paper": System("QCN", "qcn", "paper", paper, {}, branched=True),
