@@ -68,7 +68,8 @@ def compile_layer(shapes: Shapes) -> None:
         by_position(shapes, per_thread=count, least_steps=8, registers=(None, 168)).options() for count in (8, 4)
     )
     compile_kernel(heavy.sum_moments, {**shapes.constants(), **eight, "KEEP": True})
-    compile_kernel(heavy.sum_uniform, {**shapes.constants(), **eight})
+    bounded = by_position(shapes, per_thread=8, least_steps=32, registers=(168, 128)).options()
+    compile_kernel(heavy.sum_uniform, {**shapes.constants(), **bounded})
     compile_kernel(heavy.sum_parents, {**shapes.constants(), **four})
     by_both = by_child(shapes, per_thread=4, registers=(None, 168)).options()
     flags = {"WEIGHTED": True, "UNIFORM": True}

@@ -102,7 +102,7 @@ def test_a_step_that_cannot_be_captured_runs_without(
 
 def test_images_fetched_from_the_host_train_to_the_same_bits(noise_images: ImageSet, tmp_path: Path) -> None:
     runs = [
-        trainer(noise_images, tmp_path / residence, residence=residence, flip=True, rotation=5.0)
+        trainer(noise_images, tmp_path / residence, residence=residence, flip=True, rotation=5.0, patch=0.5, noise=0.3)
         for residence in ("device", "host")
     ]
     for run in runs:
@@ -113,14 +113,16 @@ def test_images_fetched_from_the_host_train_to_the_same_bits(noise_images: Image
 
 
 def test_a_gpu_prepares_images_as_a_cpu_does(noise_images: ImageSet) -> None:
-    pipelines = [*PIPELINES.values(), Pipeline(32, 24, flip=True, rotation=9.0, scale=0.2, brightness=0.1)]
+    everything = Pipeline(32, 24, flip=True, rotation=9.0, scale=0.2, brightness=0.1, patch=0.5, noise=0.3, erase=0.2)
+    pipelines = [*PIPELINES.values(), everything]
     for pipeline in pipelines:
         if len(pipeline.mean) == 3:
             continue
         sizes = {"image_size": 32, "crop": min(pipeline.crop, 32)}
-        batches = [
-            next(TrainingBatches(noise_images, 60, replace(pipeline, **sizes), 3, torch.device(device)).epoch(0))
+        streams = [
+            TrainingBatches(noise_images, 7, replace(pipeline, **sizes), 3, torch.device(device)).epoch(0, 2)
             for device in ("cpu", "cuda")
         ]
-        assert torch.equal(batches[0].labels, batches[1].labels.cpu())
-        assert torch.allclose(batches[0].images, batches[1].images.cpu(), atol=1e-4)
+        for here, there in zip(*streams, strict=True):
+            assert torch.equal(here.labels, there.labels.cpu())
+            assert torch.allclose(here.images, there.images.cpu(), atol=1e-4)

@@ -77,6 +77,13 @@ def test_unfinished_run(noise_run: Callable[..., Run], noise_images: ImageSet, t
     assert not (tmp_path / "out").exists()
 
 
+def test_run_without_test_images(noise_run: Callable[..., Run], tmp_path: Path) -> None:
+    run = noise_run(validation=0.3, test=False)
+    with pytest.raises(QuatcapsError, match="was trained with --no-test: a card has an error on test images"):
+        export_run(run, "a", tmp_path / "out", lambda split: pytest.fail("measured"), CPU)
+    assert not (tmp_path / "out").exists()
+
+
 def test_large_network(noise_run: Callable[..., Run], tmp_path: Path) -> None:
     run = noise_run(model_settings={"primary": 1000})
     with pytest.raises(QuatcapsError, match=r"take .* bytes: files with a card stay below 1,000,000"):

@@ -42,8 +42,9 @@ MARKED = (
 HELD_OUT = (
     "Errors in % on toys that are held out of the training images of smallNORB: five runs hold out one toy of each "
     "class in turn, and every toy counts the same. No test image was looked at. Each line that begins with + has all "
-    "changes above it; those with `best, …` are the last of them and one change more. A few toys are taken for another "
-    "class by every network; what settings differ in shows better without them."
+    "changes above it; those with `best, …` are the last of them and one change more. A line with fewer than five "
+    "runs has not seen all toys. Where whole toys are taken for another class whatever the settings, what settings "
+    "differ in shows better without them."
 )
 
 

@@ -98,7 +98,9 @@ class TrainingConfig(Pipeline):
             if getattr(self, name) >= 2**63:
                 raise QuatcapsError(f"{name} = {getattr(self, name)}: it must be below 2^63")
         if not (self.test or self.validation):
-            raise QuatcapsError("test = False with validation = 0: nothing would be measured; hold out some images")
+            raise QuatcapsError(
+                "test = False with validation = 0: nothing would be measured; hold out some images, --validation 0.2"
+            )
         for name in ("validation", "averaging", "label_smoothing"):
             if not 0 <= getattr(self, name) < 1:
                 raise QuatcapsError(f"{name} = {getattr(self, name)}: it must be 0 or more and below 1")

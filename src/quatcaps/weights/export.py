@@ -48,6 +48,10 @@ def export_run(
     paths = {kind: folder / f"{name}{kind}" for kind in (SUFFIX, ".json")}
     check_name(name, list(paths.values()))
     position = finished(run)
+    if not run.config.test:
+        raise QuatcapsError(
+            f"{run.folder} was trained with --no-test: a card has an error on test images; train without"
+        )
     trained = trained_run(run)
     tensors = plain_tensors(trained.network)
     check_size(run, tensors)
