@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from quatcaps import __version__
-from quatcaps.errors import QuatcapsError, unknown_name
+from quatcaps.errors import QuatcapsError
 from quatcaps.flags import DataDir, Device, given, with_flags
 from quatcaps.reproduce_cli import reproduce
 from quatcaps.training.config import TrainingConfig
@@ -67,7 +67,7 @@ def train(
     """Train a network; all settings have flags."""
     from rich.console import Console
 
-    from quatcaps.recipes import RECIPES
+    from quatcaps.recipes import configured
     from quatcaps.training.commands import resume_run, start_run
 
     changes = given(settings)
@@ -79,9 +79,7 @@ def train(
             )
         resume_run(resume, data_dir, Console(), changes.get("device"))
         return
-    if recipe not in RECIPES:
-        raise unknown_name("recipe", recipe, RECIPES)
-    config = RECIPES[recipe](changes.get("dataset", "toys")).changed(changes)
+    config = configured(recipe, changes)
     folder = output or Path("runs") / f"{Path(config.dataset).stem}-{config.model}-{config.seed}"
     start_run(config, folder, data_dir, Console())
 

@@ -5,8 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Protocol, runtime_checkable
 
-from quatcaps.data import pipeline_of
+from quatcaps.errors import unknown_name
+from quatcaps.recipes.as_published import paper
+from quatcaps.recipes.chosen import best
 from quatcaps.training.config import TrainingConfig
+
+__all__ = ["RECIPES", "Recipe", "best", "configured", "demo", "demo_cnn", "paper", "small"]
 
 
 @runtime_checkable
@@ -14,37 +18,6 @@ class Recipe(Protocol):
     """A configuration for a dataset."""
 
     def __call__(self, dataset: str = "toys") -> TrainingConfig: ...
-
-
-def paper(dataset: str = "toys") -> TrainingConfig:
-    """The paper's settings: full network, Adam at 3e-3 times 0.96 every 20,000 steps, 300 epochs, batch 64; and what it
-    does with the images of each dataset."""
-    return TrainingConfig(dataset=dataset, **vars(pipeline_of(dataset)))
-
-
-TOYS: Mapping[str, Any] = {
-    "epochs": 60,
-    "learning_rate": 1e-2,
-    "weight_decay": 0.1,
-    "margin_scale": 100.0,
-    "averaging": 0.998,
-    "noise": 0.7,
-    "patch": 0.6,
-    "test_crops": 3,
-}
-"""Where few toys stand for a class, what is left to learn is what another toy would look like: chosen on toys held out
-of smallNORB's training images, five times one of each class (docs/reproduction.md)."""
-
-BEST: Mapping[str, Mapping[str, Any]] = {"smallnorb": TOYS, "toys": TOYS, "toys-mini": TOYS}
-"""What `best` changes, by dataset."""
-UNCHOSEN: Mapping[str, Any] = {"weight_decay": 0.01}
-"""On any other: a beginning that no measurement has chosen."""
-
-
-def best(dataset: str = "toys") -> TrainingConfig:
-    """Meant to reach further than `paper` with no more parameters: a rate that ends at 0, and settings that were chosen
-    on validation images where the dataset is in `BEST`."""
-    return paper(dataset).changed({"schedule": "cosine", **BEST.get(dataset, UNCHOSEN)})
 
 
 def small(dataset: str = "toys") -> TrainingConfig:
@@ -71,3 +44,17 @@ RECIPES: dict[str, Recipe] = {
     "demo": demo,
     "demo-cnn": demo_cnn,
 }
+
+
+def configured(recipe: str, changes: Mapping[str, Any]) -> TrainingConfig:
+    """A recipe by name with some settings replaced. Model settings are added to those of the recipe, which are left out
+    where the network is another one.
+
+    >>> configured("best", {"model_settings": {"iterations": 3}}).model_settings["primary"]
+    16
+    """
+    if recipe not in RECIPES:
+        raise unknown_name("recipe", recipe, RECIPES)
+    base = RECIPES[recipe](changes.get("dataset", "toys"))
+    kept = base.model_settings if changes.get("model", base.model) == base.model else {}
+    return base.changed({**changes, "model_settings": {**kept, **changes.get("model_settings", {})}})

@@ -12,6 +12,7 @@ from functools import partial
 from typing import Any
 
 from quatcaps.recipes import best, paper
+from quatcaps.recipes.chosen import COARSE
 from quatcaps.recipes.rows import Row, whole
 from quatcaps.training.config import TrainingConfig
 
@@ -23,24 +24,27 @@ HELD_OUT: Mapping[str, Any] = {"validation": 0.2, "test": False, "evaluate_every
 STEPS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     ("paper", "the paper's settings, 15 epochs", ()),
     ("ending", "a rate that ends at 0", ("schedule",)),
-    ("margin", "the largest margin from the start", ("margin_scale",)),
+    ("cross-entropy", "cross-entropy", ("loss", "score_scale", "label_smoothing")),
     ("decay", "a higher rate, with weight decay", ("learning_rate", "weight_decay")),
     ("average", "averaged weights", ("averaging",)),
-    ("noise", "noise", ("noise",)),
+    ("coarse", "fewer capsules on a coarser grid", ("model_settings",)),
     ("patches", "patches of other toys of the class", ("patch",)),
+    ("noise", "noise", ("noise",)),
+    ("whole-toys", "images of 36×36", ("image_size",)),
     ("best", "several windows of a test image: `best`", ("test_crops",)),
 )
 """Key, words, and the settings that take their value from `best` at this step and after it."""
 
 OTHERS: tuple[tuple[str, str, Mapping[str, Any]], ...] = (
+    ("paper-network", "the paper's network", {"model_settings": {}}),
+    ("spread", "spread loss of the largest margin", {"loss": "spread", "margin_scale": 100.0}),
     ("more-noise", "twice the noise", {"noise": 1.4}),
     ("more-decay", "three times the weight decay", {"weight_decay": 0.3}),
-    ("whole-toys", "images of 36×36", {"image_size": 36}),
-    ("cross-entropy", "cross-entropy", {"loss": "cross-entropy", "score_scale": 10.0, "label_smoothing": 0.1}),
+    ("mirrored", "mirrored toys", {"flip": True}),
     ("erasing", "a blotted square", {"erase": 0.3}),
     ("warps", "rotation by 10°, zoom by 10%", {"rotation": 10.0, "scale": 0.1}),
-    ("logistic", "logistic activations", {"model_settings": {"activation": "logistic"}}),
-    ("three-iterations", "three iterations", {"model_settings": {"iterations": 3}}),
+    ("logistic", "logistic activations", {"model_settings": {**COARSE, "activation": "logistic"}}),
+    ("three-iterations", "three iterations", {"model_settings": {**COARSE, "iterations": 3}}),
 )
 """What `best` might have been: it, and one change."""
 

@@ -13,6 +13,7 @@ from typing import Any
 
 from quatcaps.recipes import Recipe, best, paper
 from quatcaps.recipes.ablation import rows_of_ablation
+from quatcaps.recipes.chosen import NEW_VIEWPOINTS
 from quatcaps.recipes.rows import Published, Quoted, Row, whole
 from quatcaps.training.config import TrainingConfig
 
@@ -148,7 +149,12 @@ def rows_of_viewpoints() -> list[Row]:
             f"{viewpoints}-{protocol}",
             "smallnorb",
             ("table1",),
-            {"viewpoints": viewpoints, "protocol": protocol, **EVERY_EPOCH},
+            {
+                "viewpoints": viewpoints,
+                "protocol": protocol,
+                **(NEW_VIEWPOINTS[viewpoints] if SYSTEMS[name].recipe == "best" else {}),
+                **EVERY_EPOCH,
+            },
         )
         for viewpoints, protocol in REFERENCES
         for name in IN_TABLE_1
