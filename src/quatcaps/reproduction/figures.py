@@ -115,6 +115,16 @@ def _viewpoint_panel(axes: Axes, entries: Sequence[Entry], viewpoints: str, prot
                 markeredgewidth=2.2,
                 zorder=5,
             )
+            axes.annotate(
+                entry.row.system,
+                (published_once.familiar, published_once.error),
+                xytext=(11, 0),
+                textcoords="offset points",
+                ha="left",
+                va="center",
+                fontsize=SMALL,
+                color=colour,
+            )
     axes.axvline(reference, color=MUTED, linestyle=(0, (4, 3)), linewidth=1.2, zorder=1)
     axes.text(
         reference,
