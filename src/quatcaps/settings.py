@@ -63,12 +63,21 @@ def convert(value: Any, hint: Any) -> Any:
     if origin is dict:
         if not isinstance(value, Mapping) or not all(isinstance(name, str) for name in value):
             raise TypeError
-        return dict(value)
+        return {name: as_lists(item) for name, item in value.items()}
     if hint is float and type(value) is int:
         return float(value)
     if type(value) is not hint:
         raise TypeError
     return value
+
+
+def as_lists(value: Any) -> Any:
+    """A value of no known type as JSON gives it back: tuples, within each other too, are lists.
+
+    >>> as_lists(((16, 3), (16, 1)))
+    [[16, 3], [16, 1]]
+    """
+    return [as_lists(item) for item in value] if isinstance(value, tuple | list) else value
 
 
 def describe(hint: Any) -> str:
