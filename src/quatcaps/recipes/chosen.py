@@ -58,7 +58,7 @@ MANY_IMAGES: Mapping[str, Any] = {
     "score_scale": 30.0,
     "model_settings": DEEP,
 }
-"""Where images are many: network, loss and rate chosen on a tenth of CIFAR-10's training images, held out."""
+"""Where images are many: network and loss chosen on a tenth of CIFAR-10's training images, held out."""
 
 BEST: Mapping[str, Mapping[str, Any]] = {
     "smallnorb": TOYS,
@@ -82,6 +82,6 @@ seen from the novel viewpoints."""
 
 
 def best(dataset: str = "toys") -> TrainingConfig:
-    """Meant to reach further than `paper` with no more parameters: a rate that ends at 0, and settings that were chosen
-    on validation images where the dataset is in `BEST`."""
+    """Meant to reach further than `paper` with no more parameters: a rate that ends at 0, and what the dataset has in
+    `BEST`. No setting was chosen by test images."""
     return paper(dataset).changed(BEST.get(dataset, UNCHOSEN))
