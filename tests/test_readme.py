@@ -30,16 +30,33 @@ def test_linked_files_exist() -> None:
         assert (Path(__file__).parents[1] / link).exists(), link
 
 
-def test_results_are_those_of_the_tables() -> None:
-    """Lines of Table II as they were rendered; of Table I, every cell."""
-    section = README[README.index("## Results") : README.index("## Weights")]
-    second, first = (
-        [line for line in part.splitlines() if line.startswith("|") and "---" not in line]
-        for part in section.split("Table I, ")
-    )
-    rendered = {name: (RESULTS / f"{name}.md").read_text(encoding="utf-8") for name in ("table1", "table2")}
-    assert len(second) >= 3
-    assert [line for line in second if line not in rendered["table2"].splitlines()] == []
-    cells = {cell.strip() for line in first[1:] for cell in line.strip("|").split(" | ")[1:]}
-    assert len(cells) >= 8
-    assert [cell for cell in cells if f"| {cell} |" not in rendered["table1"]] == []
+def rows(text: str) -> list[list[str]]:
+    """The cells of Markdown tables, by line."""
+    lines = [line for line in text.splitlines() if line.startswith("|") and "---" not in line]
+    return [[cell.strip() for cell in line.removeprefix("|").removesuffix("|").split(" | ")] for line in lines]
+
+
+def results_section() -> list[str]:
+    """What README shows of Table II, and of Table I."""
+    return README[README.index("## Results") : README.index("## Weights")].split("Table I, ")
+
+
+def test_results_are_those_of_table_2() -> None:
+    shown = rows(results_section()[0])
+    rendered = rows((RESULTS / "table2.md").read_text(encoding="utf-8"))
+    assert len(shown) >= 3
+    assert [row for row in shown if row not in rendered] == []
+
+
+def test_results_are_those_of_table_1() -> None:
+    """Column by column: README has an experiment in each, the table one below the other."""
+    experiments, *shown = rows(results_section()[1])
+    assert len(shown) >= 4
+    parts = re.split(r"\*\*(\w+, \w+) protocol.*\*\*", (RESULTS / "table1.md").read_text(encoding="utf-8"))
+    tables = {name.lower(): rows(text) for name, text in zip(parts[1::2], parts[2::2], strict=True)}
+    for column, experiment in enumerate(experiments[1:], start=1):
+        for name, *cells in shown:
+            system, _, source = name.partition(", ")
+            recipe = {"QCN": "best", "CNN": "control"}.get(system, "paper")
+            (found,) = (row for row in tables[experiment] if row[:2] == [system, recipe])
+            assert cells[column - 1] == found[3 if source == "published" else 4], (experiment, name)
