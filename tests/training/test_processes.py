@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -20,7 +22,7 @@ from quatcaps.data.batches import Share
 from quatcaps.errors import QuatcapsError
 from quatcaps.training import checkpoint
 from quatcaps.training.log import read_log
-from quatcaps.training.processes import ALONE, Processes, is_loss
+from quatcaps.training.processes import ALONE, Processes, first_to_fail, is_loss
 
 HERE = Path(__file__).parent
 SIZES = {"train": 44, "test": 31}
@@ -194,6 +196,25 @@ def test_one_error_ends_all_and_is_said_once(settings: list[object], tmp_path: P
     assert "is not empty: give another --output" in written[0]
     assert written[0].count("error: ") == 1
     assert written[1] == ""
+
+
+def test_a_host_that_ends_while_it_is_asked_was_first(capfd: pytest.CaptureFixture[str]) -> None:
+    """It is stopped before it can answer and killed while the other waits: the other has nothing to say."""
+    hosting = (
+        "import torch.distributed as d, sys; s = d.TCPStore('127.0.0.1', 0, is_master=True, wait_for_workers=False)"
+    )
+    hosting += "; print(s.port, flush=True); sys.stdin.read()"
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    with subprocess.Popen([sys.executable, "-c", hosting], env=ENVIRONMENT, **pipes) as host:
+        store = torch.distributed.TCPStore("127.0.0.1", int(host.stdout.readline()), is_master=False)
+        assert first_to_fail(lambda: store.add("failures", 1))
+        assert not first_to_fail(lambda: store.add("failures", 1))
+        host.send_signal(signal.SIGSTOP)
+        threading.Timer(0.5, host.kill).start()
+        assert not first_to_fail(lambda: store.add("failures", 1))
+    assert capfd.readouterr().err == ""
+    os.write(2, b"seen")
+    assert capfd.readouterr().err == "seen"
 
 
 def test_a_batch_that_cannot_be_shared_and_others_that_cannot_be_found(

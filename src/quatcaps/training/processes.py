@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -212,9 +213,25 @@ def meet(share: Share) -> Callable[[], int]:
 
 def first_to_fail(count_failure: Callable[[], int]) -> bool:
     try:
-        return count_failure() == 1
+        with unseen_errors():
+            return count_failure() == 1
     except RuntimeError:  # its host has ended, and so was first
         return False
+
+
+@contextmanager
+def unseen_errors() -> Iterator[None]:
+    """Nothing that is written meanwhile to the standard error is seen: where the host of a store ends when it is asked,
+    torch prints a stack of C++ calls beside raising its error."""
+    sys.stderr.flush()
+    seen, unseen = os.dup(2), os.open(os.devnull, os.O_WRONLY)
+    try:
+        os.dup2(unseen, 2)
+        yield
+    finally:
+        os.dup2(seen, 2)
+        os.close(seen)
+        os.close(unseen)
 
 
 def is_loss(error: RuntimeError) -> bool:
