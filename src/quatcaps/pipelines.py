@@ -9,6 +9,7 @@ from quatcaps.errors import QuatcapsError, unknown_name
 from quatcaps.settings import setting
 
 STANDARDISE = ("view", "channel", "none")
+PATCH_FROM = ("class", "viewpoint")
 
 
 @dataclass(frozen=True)
@@ -35,6 +36,12 @@ class Pipeline:
         0.0,
         "replace a square of every other training image, of this part of the window's side, by that of another image "
         "of its class",
+        by_dataset=True,
+    )
+    patch_from: str = setting(
+        "class",
+        "where patches come from: any image of the class, or one of the class from the same viewpoint, in the same "
+        "window (viewpoint)",
         by_dataset=True,
     )
     noise: float = setting(
@@ -67,6 +74,8 @@ class Pipeline:
     def __post_init__(self) -> None:
         if self.standardise not in STANDARDISE:
             raise unknown_name("standardise", self.standardise, STANDARDISE)
+        if self.patch_from not in PATCH_FROM:
+            raise unknown_name("patch_from", self.patch_from, PATCH_FROM)
         for name, most in (
             ("image_size", 4096),
             ("crop", 4096),
@@ -105,8 +114,12 @@ class Pipeline:
                     wanted = "above 0 and finite" if name == "deviation" else "finite"
                     raise QuatcapsError(f"{name} = {value}: it must be {wanted}")
 
-    def check(self, channels: int, size: tuple[int, int]) -> None:
-        """Raises where images of that many channels and that size do not fit."""
+    def check(self, channels: int, size: tuple[int, int], *, viewpoints: bool = True) -> None:
+        """Raises where images of that many channels and that size, with viewpoints or without, do not fit."""
+        if self.patch and self.patch_from == "viewpoint" and not viewpoints:
+            raise QuatcapsError(
+                "patch_from = viewpoint: nothing says from where these images were taken; give --patch-from class"
+            )
         if self.standardise == "channel" and len(self.mean) not in (1, channels):
             raise QuatcapsError(f"{len(self.mean)} means for images of {channels} channels: give 1 or {channels}")
         if self.crop and self.crop > min(size):

@@ -298,6 +298,7 @@ def test_channels_are_standardised_by_fixed_numbers() -> None:
         ({"crop": 49}, "crop = 49: it must be at most the image size, 48"),
         ({"pad": -1}, "pad = -1: it must be from 0 to 4096"),
         ({"patch": 1.01}, "patch = 1.01: it must be from 0 to 1"),
+        ({"patch_from": "toy"}, "patch_from"),
         ({"noise": -0.1}, "noise = -0.1: it must be from 0 to 10"),
         ({"rotation": 181.0}, "rotation = 181.0: it must be from 0 to 180"),
         ({"brightness": float("nan")}, "brightness = nan"),

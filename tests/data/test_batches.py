@@ -20,8 +20,9 @@ from quatcaps.data.batches import (
     TrainingBatches,
     epoch_order,
     evaluation_batches,
+    groups_for_patches,
     mix,
-    others_of_class,
+    others_of_group,
 )
 from quatcaps.data.imageset import ImageSet
 from quatcaps.data.residence import RESIDENCES, OnDevice, OnHost, hold
@@ -90,10 +91,10 @@ def test_processes_share_every_batch(noise_images: ImageSet, processes: int) -> 
         assert torch.equal(torch.cat([part[number].labels for part in parts]), whole.labels)
 
 
-def test_others_are_any_of_the_same_class() -> None:
+def test_others_are_any_of_the_same_group() -> None:
     labels = torch.tensor([2, 0, 2, 2, 4, 0])  # of class 1 and 3 there are none
     generator = torch.Generator().manual_seed(0)
-    drawn = torch.stack([others_of_class(labels, generator) for _ in range(200)])
+    drawn = torch.stack([others_of_group(labels, generator) for _ in range(200)])
     assert torch.equal(labels[drawn], labels.expand(200, -1))
     assert [sorted(column.unique().tolist()) for column in drawn.T] == [
         [0, 2, 3],
@@ -117,6 +118,44 @@ def test_patches_come_from_images_of_the_same_class(noise_images: ImageSet) -> N
     changed = sum(one != other for one, other in zip(before, after, strict=True)) / len(before)
     assert 0.3 < changed < 0.6
     assert after[:60] != after[60:]
+
+
+def test_patches_of_the_same_viewpoint_show_the_same_window() -> None:
+    """Images whose pixels say which toy they show, and where: 20 of each class, from 4 elevations in 2 lights."""
+    number = torch.arange(60 * 8)
+    toy, elevation, lighting = number % 60, number // 60 % 4, number // 240
+    rows = torch.stack([toy[:, None].expand(-1, 24), (10 * torch.arange(24)).expand(len(number), -1)], 1)
+    images = ImageSet(
+        name="marked",
+        stored=rows[:, :, None].repeat(1, 1, 24, 1).to(torch.uint8),
+        labels=toy % 3,
+        classes=("one", "two", "three"),
+        info={"instance": toy, "elevation": elevation, "lighting": lighting},
+    )
+    seen = Pipeline(24, 12, standardise="none", patch=0.5, patch_from="viewpoint")
+    groups = groups_for_patches(seen, images)
+    for one in range(0, 480, 7):
+        together = (groups == groups[one]).nonzero()[:, 0]
+        assert len(together) == 20
+        for column in (images.labels, elevation, lighting):
+            assert len(column[together].unique()) == 1
+    batches = [batch for epoch in range(2) for batch in batches_of(images, 48, seen).epoch(epoch)]
+    pixels = (255 * torch.cat([batch.images for batch in batches])).round().long()
+    labels = torch.cat([batch.labels for batch in batches])
+    mixed = torch.tensor([len(image[0].unique()) == 2 for image in pixels])
+    assert 0.4 < mixed.float().mean() < 0.55
+    assert torch.equal(pixels[:, 0] % 3, labels[:, None, None].expand(-1, 12, 12))
+    assert (pixels[:, 1].diff(dim=2) == 10).all(), "a patch has the columns of the window that it is put in"
+    anywhere = replace(seen, patch_from="class")
+    torn = [(255 * batch.images[:, 1]).round().diff(dim=2) for batch in batches_of(images, 48, anywhere).epoch(0)]
+    assert any((each != 10).any() for each in torn), "from any image of the class, it has its own"
+
+
+def test_patches_by_viewpoint_need_viewpoints(noise_images: ImageSet) -> None:
+    pipeline = Pipeline(32, 32, patch=0.5, patch_from="viewpoint")
+    with pytest.raises(QuatcapsError, match="nothing says from where these images were taken; give --patch-from class"):
+        batches_of(replace(noise_images, info={}), 10, pipeline)
+    batches_of(replace(noise_images, info={}), 10, replace(pipeline, patch=0.0))
 
 
 def test_batch_that_cannot_be_shared(noise_images: ImageSet) -> None:

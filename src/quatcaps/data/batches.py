@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from quatcaps.data.augment import Draws
-from quatcaps.data.imageset import ImageSet
+from quatcaps.data.imageset import VIEWPOINT_FIELDS, ImageSet
 from quatcaps.data.pipeline import draws, for_training, views_for_evaluation
 from quatcaps.data.residence import Plan, hold
 from quatcaps.errors import QuatcapsError
@@ -84,13 +84,21 @@ def epoch_order(count: int, seed: int, epoch: int) -> Tensor:
     return torch.randperm(count, generator=epoch_generator(seed, epoch, ORDER))
 
 
-def others_of_class(labels: Tensor, generator: torch.Generator) -> Tensor:
-    """(N,) int64: for each image one of its class, any of them."""
-    by_class = labels.argsort(stable=True)
-    counts = labels.bincount()
+def groups_for_patches(pipeline: Pipeline, images: ImageSet) -> Tensor:
+    """(N,) int64: images of one number may be patched with each other."""
+    if pipeline.patch_from == "class":
+        return images.labels.cpu()
+    viewpoint = [images.info[name] for name in VIEWPOINT_FIELDS if name in images.info and name != "instance"]
+    return torch.stack([images.labels, *viewpoint]).cpu().unique(dim=1, return_inverse=True)[1]
+
+
+def others_of_group(groups: Tensor, generator: torch.Generator) -> Tensor:
+    """(N,) int64: for each image one of its group, any of them."""
+    by_group = groups.argsort(stable=True)
+    counts = groups.bincount()
     before = counts.cumsum(0) - counts
-    share = torch.rand(len(labels), generator=generator, dtype=torch.float64)
-    return by_class[before[labels] + (share * counts[labels]).long()]
+    share = torch.rand(len(groups), generator=generator, dtype=torch.float64)
+    return by_group[before[groups] + (share * counts[groups]).long()]
 
 
 class TrainingBatches:
@@ -110,13 +118,14 @@ class TrainingBatches:
     ) -> None:
         """together: how many batches are made at once; they are the same."""
         check_batch(batch, len(images))
-        pipeline.check(images.channels, images.size)
+        pipeline.check(images.channels, images.size, viewpoints=bool(images.info))
         self.count, self.size = len(images), images.size
         self.batch, self.pipeline, self.seed, self.device = batch, pipeline, seed, device
         self.share = (share or Share()).of(batch)
         self.pixels = hold(images, device, residence)
         self.together = together or batches_together(batch, pipeline, images, device)
-        self.labels, self._classes = images.labels.to(device), images.labels.cpu()
+        self.labels = images.labels.to(device)
+        self._groups = groups_for_patches(pipeline, images) if pipeline.patch else None
         self._held: dict[int, list[Plan]] = {}  # the passes in hand, by epoch
 
     def first(self, epoch: int) -> int:
@@ -163,18 +172,22 @@ class TrainingBatches:
         """All images in the order of one epoch; and, if patches are wanted, the others that they come from."""
         if epoch not in self._held:
             order = epoch_order(self.count, self.seed, epoch)
-            plans = [self._plan(order, epoch_generator(self.seed, epoch, CHANCE))]
-            if self.pipeline.patch:
+            plans = [self._plan(order, self._chance(epoch_generator(self.seed, epoch, CHANCE)))]
+            if self._groups is not None:
                 generator = torch.Generator().manual_seed(mix(mix(self.seed, 2 * epoch + CHANCE), OTHERS))
-                plans.append(self._plan(others_of_class(self._classes, generator)[order], generator))
+                others = others_of_group(self._groups, generator)[order]
+                aligned = self.pipeline.patch_from == "viewpoint"
+                plans.append(self._plan(others, plans[0].chance if aligned else self._chance(generator)))
             self._held = {number: kept for number, kept in self._held.items() if number == epoch - 1}
             self._held[epoch] = plans
         return self._held[epoch]
 
-    def _plan(self, order: Tensor, generator: torch.Generator) -> Plan:
+    def _chance(self, generator: torch.Generator) -> Draws:
+        return draws(self.pipeline, self.count, self.size, generator).to(self.device)
+
+    def _plan(self, order: Tensor, chance: Draws) -> Plan:
         """Images in that order, with what chance decides for them."""
-        chance = draws(self.pipeline, self.count, self.size, generator)
-        return Plan(order, order.to(self.device), chance.to(self.device))
+        return Plan(order, order.to(self.device), chance)
 
 
 def merged(spans: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
