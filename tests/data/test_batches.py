@@ -28,7 +28,7 @@ from quatcaps.data.imageset import ImageSet
 from quatcaps.data.residence import RESIDENCES, OnDevice, OnHost, hold
 from quatcaps.data.splits import hold_out
 from quatcaps.errors import QuatcapsError
-from quatcaps.pipelines import Pipeline
+from quatcaps.pipelines import PATCH_FROM, Pipeline
 from quatcaps.training.config import RESIDENCES as KNOWN_RESIDENCES
 
 CPU = torch.device("cpu")
@@ -151,11 +151,13 @@ def test_patches_of_the_same_viewpoint_show_the_same_window() -> None:
     assert any((each != 10).any() for each in torn), "from any image of the class, it has its own"
 
 
-def test_patches_by_viewpoint_need_viewpoints(noise_images: ImageSet) -> None:
+@pytest.mark.parametrize("known", [(), ("instance",), ("instance", "lighting")])
+def test_patches_by_viewpoint_need_viewpoints(noise_images: ImageSet, known: tuple[str, ...]) -> None:
     pipeline = Pipeline(32, 32, patch=0.5, patch_from="viewpoint")
+    images = replace(noise_images, info={name: noise_images.info[name] for name in known})
     with pytest.raises(QuatcapsError, match="nothing says from where these images were taken; give --patch-from class"):
-        batches_of(replace(noise_images, info={}), 10, pipeline)
-    batches_of(replace(noise_images, info={}), 10, replace(pipeline, patch=0.0))
+        batches_of(images, 10, pipeline)
+    batches_of(images, 10, replace(pipeline, patch=0.0))
 
 
 def test_batch_that_cannot_be_shared(noise_images: ImageSet) -> None:
@@ -175,8 +177,11 @@ def test_an_epoch_can_begin_in_the_middle(noise_images: ImageSet, epoch: int) ->
 
 @pytest.mark.parametrize("together", [2, 5, 100])
 @pytest.mark.parametrize("share", [None, Share(1, 2)])
-def test_batches_made_together_are_the_same(noise_images: ImageSet, together: int, share: Share | None) -> None:
-    pipeline = Pipeline(32, 20, flip=True, patch=0.5, noise=0.2)
+@pytest.mark.parametrize("source", PATCH_FROM)
+def test_batches_made_together_are_the_same(
+    noise_images: ImageSet, together: int, share: Share | None, source: str
+) -> None:
+    pipeline = Pipeline(32, 20, flip=True, patch=0.5, patch_from=source, noise=0.2)
     alone, grouped = (batches_of(noise_images, 8, pipeline, share=share, together=count) for count in (1, together))
     for epoch in range(3):
         one_by_one = list(alone.epoch(epoch))

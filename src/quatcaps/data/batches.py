@@ -118,7 +118,7 @@ class TrainingBatches:
     ) -> None:
         """together: how many batches are made at once; they are the same."""
         check_batch(batch, len(images))
-        pipeline.check(images.channels, images.size, viewpoints=bool(images.info))
+        pipeline.check(images.channels, images.size, viewpoints=images.has_viewpoints)
         self.count, self.size = len(images), images.size
         self.batch, self.pipeline, self.seed, self.device = batch, pipeline, seed, device
         self.share = (share or Share()).of(batch)

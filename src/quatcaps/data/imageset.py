@@ -68,6 +68,11 @@ class ImageSet:
         return len(self) * self.stored[:1].nbytes if len(self.stored) else 0
 
     @property
+    def has_viewpoints(self) -> bool:
+        """Whether it is known from where the images were taken."""
+        return "elevation" in self.info or "azimuth" in self.info
+
+    @property
     def images(self) -> Tensor:
         """(N, channels, height, width) uint8: all of them. Of a part of a dataset this is a copy."""
         return self.stored if self.rows is None else self.stored[self.rows]

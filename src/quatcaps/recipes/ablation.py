@@ -28,7 +28,7 @@ STEPS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     ("decay", "a higher rate, with weight decay", ("learning_rate", "weight_decay")),
     ("average", "averaged weights", ("averaging",)),
     ("coarse", "fewer capsules on a coarser grid", ("model_settings",)),
-    ("patches", "patches of other toys of the class", ("patch",)),
+    ("patches", "patches of other images of the class", ("patch",)),
     ("noise", "noise", ("noise",)),
     ("whole-toys", "images of 36×36", ("image_size",)),
     ("best", "several windows of a test image: `best`", ("test_crops",)),

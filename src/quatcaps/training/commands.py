@@ -52,7 +52,7 @@ def start_run(config: TrainingConfig, folder: Path, data_dir: Path | None, conso
             experiment = load_run_images(config, data_dir, console)
         training = experiment.training
         check_batch(config.batch, len(training))
-        config.check(training.channels, training.size, viewpoints=bool(training.info))
+        config.check(training.channels, training.size, viewpoints=training.has_viewpoints)
         check_network(config, config.seen(training.size))
         run = (create_run if processes.leads else new_run)(folder, config, training)
         return train_run(run, experiment, console, processes=processes)
