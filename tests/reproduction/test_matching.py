@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from quatcaps.errors import QuatcapsError
-from quatcaps.reproduction.matching import Match, curve, match, match_familiar, match_training
+from quatcaps.reproduction.matching import Match, curve, match, match_familiar, match_training, trend
 
 
 def log(*errors: tuple[float | None, float | None], training: float = 0.5) -> list[dict]:
@@ -83,3 +83,12 @@ def test_the_match_lies_between_neighbours(errors: list[tuple[float, float]], re
         assert min(before.novel, after.novel) - slack <= found.novel <= max(before.novel, after.novel) + slack
     if not found.reached:
         assert found.familiar == min(point.familiar for point in points)
+
+
+def test_the_trend_goes_through_medians_of_neighbours() -> None:
+    errors = ((3.0, 9.0), (1.0, 4.0), (2.0, 5.0), (9.0, 8.0), (7.0, 10.0), (8.0, 30.0))
+    points = [Match(familiar, novel, 1, False) for familiar, novel in errors]
+    assert trend(points, parts=2, fewest=3) == [(2.0, 5.0), (8.0, 10.0)]
+    assert trend(points, parts=8, fewest=3) == [(2.0, 5.0), (8.0, 10.0)]
+    assert trend(points, parts=8, fewest=7) == []
+    assert trend([]) == []

@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any
 
 from quatcaps.recipes import best, paper
-from quatcaps.recipes.chosen import COARSE
+from quatcaps.recipes.chosen import COARSE, TOYS
 from quatcaps.recipes.rows import Row, whole
 from quatcaps.training.config import TrainingConfig
 
@@ -24,27 +24,34 @@ HELD_OUT: Mapping[str, Any] = {"validation": 0.2, "test": False, "evaluate_every
 STEPS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     ("paper", "the paper's settings, 15 epochs", ()),
     ("ending", "a rate that ends at 0", ("schedule",)),
-    ("cross-entropy", "cross-entropy", ("loss", "score_scale", "label_smoothing")),
-    ("decay", "a higher rate, with weight decay", ("learning_rate", "weight_decay")),
+    ("margin", "the largest margin from the start", ("margin_scale",)),
+    ("decay", "weight decay", ("weight_decay",)),
     ("average", "averaged weights", ("averaging",)),
-    ("coarse", "fewer capsules on a coarser grid", ("model_settings",)),
-    ("patches", "patches of other images of the class", ("patch",)),
-    ("noise", "noise", ("noise",)),
-    ("whole-toys", "images of 36×36", ("image_size",)),
-    ("best", "several windows of a test image: `best`", ("test_crops",)),
+    ("best", "patches of toys seen from the same viewpoint: `best`", ("patch", "patch_from")),
 )
 """Key, words, and the settings that take their value from `best` at this step and after it."""
 
+KEPT = {"schedule", "epochs", "averaging", "patch"}
+OF_TOYS: Mapping[str, Any] = {
+    **{name: value for name, value in TOYS.items() if name not in KEPT},
+    "patch_from": "class",
+}
+"""How `TOYS` differs from `best`."""
+
 OTHERS: tuple[tuple[str, str, Mapping[str, Any]], ...] = (
-    ("paper-network", "the paper's network", {"model_settings": {}}),
-    ("spread", "spread loss of the largest margin", {"loss": "spread", "margin_scale": 100.0}),
-    ("more-noise", "twice the noise", {"noise": 1.4}),
-    ("more-decay", "three times the weight decay", {"weight_decay": 0.3}),
+    ("coarse", "fewer capsules on a coarser grid", {"model_settings": COARSE}),
+    ("toys", "the recipe of the rendered toys", OF_TOYS),
+    ("cross-entropy", "cross-entropy", {"loss": "cross-entropy", "score_scale": 10.0, "label_smoothing": 0.1}),
+    ("any-patches", "patches of any image of the class", {"patch_from": "class"}),
+    ("higher-rate", "a higher rate, more weight decay", {"learning_rate": 1e-2, "weight_decay": 0.1}),
+    ("windows", "several windows of a test image", {"test_crops": 3}),
+    ("noise", "noise", {"noise": 0.7}),
+    ("whole-toys", "images of 36×36", {"image_size": 36}),
     ("mirrored", "mirrored toys", {"flip": True}),
     ("erasing", "a blotted square", {"erase": 0.3}),
     ("warps", "rotation by 10°, zoom by 10%", {"rotation": 10.0, "scale": 0.1}),
-    ("logistic", "logistic activations", {"model_settings": {**COARSE, "activation": "logistic"}}),
-    ("three-iterations", "three iterations", {"model_settings": {**COARSE, "iterations": 3}}),
+    ("logistic", "logistic activations", {"model_settings": {"activation": "logistic"}}),
+    ("three-iterations", "three iterations", {"model_settings": {"iterations": 3}}),
 )
 """What `best` might have been: it, and one change."""
 

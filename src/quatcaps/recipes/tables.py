@@ -7,13 +7,13 @@ tables.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
 from quatcaps.recipes import Recipe, best, paper
 from quatcaps.recipes.ablation import rows_of_ablation
-from quatcaps.recipes.chosen import NEW_VIEWPOINTS
+from quatcaps.recipes.chosen import best_of_viewpoints
 from quatcaps.recipes.rows import Published, Quoted, Row, whole
 from quatcaps.training.config import TrainingConfig
 
@@ -126,6 +126,9 @@ def configure(system: System, dataset: str, changes: Mapping[str, Any]) -> Train
 def make_row(name: str, experiment: str, dataset: str, tables: tuple[str, ...], changes: Mapping[str, Any]) -> Row:
     """The row of a system in `SYSTEMS`."""
     system = SYSTEMS[name]
+    viewpoints = changes.get("viewpoints", "all")
+    if system.recipe == "best" and viewpoints != "all":
+        system = replace(system, base=partial(best_of_viewpoints, viewpoints))
     return Row(
         key=f"{experiment}/{name}",
         tables=tables,
@@ -133,7 +136,7 @@ def make_row(name: str, experiment: str, dataset: str, tables: tuple[str, ...], 
         recipe=system.recipe,
         dataset=dataset,
         configuration=partial(configure, system, dataset, changes),
-        viewpoints=changes.get("viewpoints", "all"),
+        viewpoints=viewpoints,
         protocol=changes.get("protocol", ""),
         branched=system.branched,
         published=PUBLISHED.get((experiment, system.model)),
@@ -149,12 +152,7 @@ def rows_of_viewpoints() -> list[Row]:
             f"{viewpoints}-{protocol}",
             "smallnorb",
             ("table1",),
-            {
-                "viewpoints": viewpoints,
-                "protocol": protocol,
-                **(NEW_VIEWPOINTS[viewpoints] if SYSTEMS[name].recipe == "best" else {}),
-                **EVERY_EPOCH,
-            },
+            {"viewpoints": viewpoints, "protocol": protocol, **EVERY_EPOCH},
         )
         for viewpoints, protocol in REFERENCES
         for name in IN_TABLE_1

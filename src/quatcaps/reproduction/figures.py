@@ -7,11 +7,12 @@ from pathlib import Path
 
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
+from matplotlib.patheffects import withStroke
 
 from quatcaps.recipes.tables import DATASETS, QUOTED, REFERENCES
 from quatcaps.report.canvas import INK, MARKERS, MUTED, PALETTE, RULE, SMALL, TEXT, dress, new_figure, save
 from quatcaps.reproduction.collection import Entry
-from quatcaps.reproduction.matching import curve
+from quatcaps.reproduction.matching import curve, trend
 from quatcaps.reproduction.tables import NAMES
 from quatcaps.reproduction.toys import HARDEST, fold_errors, hardest, mean_error
 
@@ -48,7 +49,8 @@ def label(entry: Entry) -> str:
 
 
 def _draw_viewpoints(entries: Sequence[Entry], path: Path) -> None:
-    """Novel against familiar error after every epoch, one panel for each experiment and protocol."""
+    """Novel against familiar error, a dot for every epoch of every run and a line through their medians; one panel for
+    each experiment and protocol."""
     figure = new_figure(9.6, 7.4)
     panels = figure.subplots(2, 2)
     for axes, experiment in zip(panels.flat, REFERENCES, strict=True):
@@ -89,10 +91,21 @@ def _viewpoint_panel(axes: Axes, entries: Sequence[Entry], viewpoints: str, prot
     for entry, points in curves:
         colour, _ = STYLES[entry.row.system, entry.row.recipe]
         at = [(point.familiar, point.novel) for point in points]
-        axes.plot(*zip(*at, strict=True), color=colour, linewidth=0.8, alpha=0.4, zorder=2)
-        axes.plot(*zip(*at, strict=True), color=colour, linestyle="none", marker=".", markersize=3, alpha=0.5, zorder=2)
+        axes.plot(
+            *zip(*at, strict=True),
+            color=colour,
+            linestyle="none",
+            marker=".",
+            markersize=4,
+            markeredgewidth=0,
+            alpha=0.4,
+            zorder=2,
+        )
     for entry in entries:
         colour, marker = STYLES[entry.row.system, entry.row.recipe]
+        seen = [point for one, points in curves if one is entry for point in points if point.familiar <= right]
+        if line := trend(seen):
+            axes.plot(*zip(*line, strict=True), color=colour, linewidth=1.6, zorder=3)
         for match in entry.matches():
             axes.plot(
                 match.familiar,
@@ -124,6 +137,8 @@ def _viewpoint_panel(axes: Axes, entries: Sequence[Entry], viewpoints: str, prot
                 va="center",
                 fontsize=SMALL,
                 color=colour,
+                zorder=3.5,
+                path_effects=[withStroke(linewidth=3, foreground="white")],
             )
     axes.axvline(reference, color=MUTED, linestyle=(0, (4, 3)), linewidth=1.2, zorder=1)
     axes.text(

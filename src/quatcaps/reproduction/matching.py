@@ -11,6 +11,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
+from statistics import median
 
 from quatcaps.errors import QuatcapsError
 from quatcaps.training.log import Record
@@ -33,6 +35,16 @@ def curve(epochs: Sequence[Record], familiar: str) -> list[Match]:
         for entry in epochs
         if entry.get(familiar) is not None and entry.get("novel_error") is not None
     ]
+
+
+def trend(points: Sequence[Match], parts: int = 8, fewest: int = 5) -> list[tuple[float, float]]:
+    """How the novel error goes with the familiar one over the epochs of all runs: medians of neighbours by familiar
+    error, in up to `parts` parts of as many epochs, none of fewer than `fewest`."""
+    ordered = sorted(points, key=lambda point: point.familiar)
+    count = min(parts, len(ordered) // fewest)
+    cuts = [number * len(ordered) // count for number in range(count + 1)] if count else []
+    groups = [ordered[start:stop] for start, stop in pairwise(cuts)]
+    return [(median(p.familiar for p in group), median(p.novel for p in group)) for group in groups]
 
 
 def match_familiar(epochs: Sequence[Record], reference: float) -> Match:

@@ -21,8 +21,9 @@ NAMES = {
 }
 SPREAD = (
     "Errors in %, those measured here as mean ± sample deviation (number of seeds). The test error is that of the last "
-    "epoch; no epoch and no setting is chosen by it. `paper`: the paper's settings; `best`: others, with no more "
-    "parameters; `control`: systems that the paper does not train."
+    "epoch; no epoch is chosen by it. `paper`: the paper's settings; `best`: others, with no more parameters, chosen "
+    "on images held out of the training images, for smallNORB's test error not on them alone (docs/reproduction.md); "
+    "`control`: systems that the paper does not train."
 )
 STRICT = (
     "Strict protocol (Hinton et al. 2018): trained on the training toys from familiar viewpoints, measured on the test "
@@ -36,7 +37,9 @@ POOLED = (
 )
 MARKED = (
     "Marked *: no seed came to the reference; its lowest familiar error, and the novel error of that epoch. Where only "
-    "some seeds came to it, the mean is over these, and their number stands in the brackets."
+    "some seeds came to it, the mean is over these, and their number stands in the brackets. In the picture: a dot for "
+    "every epoch of every run, lines through the medians of neighbouring dots, and a larger mark where each run is "
+    "compared."
 )
 
 HELD_OUT = (
