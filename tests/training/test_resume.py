@@ -123,22 +123,33 @@ def test_stop_signal_saves_and_says_how_to_go_on(unbroken: Ending, noise_images:
     assert ending(tmp_path / "run") == unbroken
 
 
+@pytest.mark.parametrize(("epoch", "step"), [(1, 8), (3, 23)])
 def test_stop_during_a_measurement_saves_too(
-    unbroken: Ending, noise_images: ImageSet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    epoch: int, step: int, unbroken: Ending, noise_images: ImageSet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    measure = loop.activations_of
+    """At the end of an epoch; after the last, the checkpoint of the last step is there before the run is at its end."""
+    measure, done = loop.activations_of, []
 
     def stopped(*arguments: object) -> torch.Tensor:
-        os.kill(os.getpid(), signal.SIGINT)
+        done.append(1)
+        if len(done) == epoch:
+            os.kill(os.getpid(), signal.SIGINT)
         return measure(*arguments)  # type: ignore[arg-type]
 
     run = create_run(tmp_path, CONFIG, noise_images)
     monkeypatch.setattr(loop, "activations_of", stopped)
-    with pytest.raises(RunInterruptedError, match="after step 8 of 23; saved step-00000008"):
+    with pytest.raises(RunInterruptedError, match=f"after step {step} of 23; saved step-{step:08d}"):
         Trainer(run, Experiment(noise_images, {"test": noise_images})).train(Silent())
     monkeypatch.undo()
     Trainer(run, Experiment(noise_images, {"test": noise_images})).train(Silent())
     assert ending(tmp_path) == unbroken
+
+
+def test_a_checkpoint_due_at_the_last_step_is_the_runs_end(noise_images: ImageSet, tmp_path: Path) -> None:
+    run = create_run(tmp_path, CONFIG.changed({"checkpoint_every": 23}), noise_images)
+    Trainer(run, Experiment(noise_images, {"test": noise_images})).train(Silent())
+    last = checkpoint.read_position(checkpoint.checkpoints(run.checkpoints)[-1])
+    assert (last.step, last.epoch, last.batch) == (23, CONFIG.epochs, 0)
 
 
 def test_damaged_checkpoint_names_the_one_before(noise_images: ImageSet, tmp_path: Path) -> None:

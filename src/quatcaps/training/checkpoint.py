@@ -19,7 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from quatcaps.errors import QuatcapsError
-from quatcaps.files import new_folder, read_json
+from quatcaps.files import new_folder, read_json, write_json
 from quatcaps.tensors import load_into, load_tensors, save_tensors
 
 FORMAT = 2
@@ -48,9 +48,13 @@ def save(
     position: Position,
     average: nn.Module | None = None,
 ) -> Path:
-    """Writes the checkpoint of this step into `folder` and removes all but the newest few."""
+    """Writes the checkpoint of this step into `folder` and removes all but the newest few. Where it is there already,
+    its tensors are these, but the run may have ended its epoch since."""
     path = path_of(folder, position)
+    standing = {"format": FORMAT, **asdict(position)}
     if path.exists():
+        if read_position(path) != position:
+            write_json(path / "state.json", standing)
         return path
     training: dict[str, Any] = {}
     for number, state in optimiser.state_dict()["state"].items():
@@ -60,7 +64,7 @@ def save(
         if average is not None:
             save_tensors(temporary / AVERAGE, average.state_dict())
         save_tensors(temporary / "training.safetensors", training)
-        (temporary / "state.json").write_text(json.dumps({"format": FORMAT, **asdict(position)}, indent=2) + "\n")
+        (temporary / "state.json").write_text(json.dumps(standing, indent=2) + "\n")
     for old in checkpoints(folder)[:-KEPT]:
         shutil.rmtree(old, ignore_errors=True)
     return path
