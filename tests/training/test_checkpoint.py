@@ -138,5 +138,14 @@ def test_safetensors_own_write_error_is_explained(tmp_path: Path) -> None:
         checkpoint.save_tensors(tmp_path / "gone" / "x.safetensors", {"a": torch.zeros(1)})
 
 
-def test_saving_the_same_step_again_is_harmless(saved: Path) -> None:
-    assert Parts().save(saved.parent, Position(step=7)) == saved
+def test_saving_the_same_step_again_renews_the_position_alone(saved: Path) -> None:
+    tensors = {path: path.stat().st_mtime_ns for path in saved.glob("*.safetensors")}
+    assert tensors
+    assert Parts().save(saved.parent, Position(step=7, epoch=2)) == saved
+    assert checkpoint.read_position(saved) == Position(step=7, epoch=2)
+    assert {path: path.stat().st_mtime_ns for path in saved.glob("*.safetensors")} == tensors
+    assert sorted(path.name for path in saved.iterdir()) == [
+        "state.json",
+        "training.safetensors",
+        "weights.safetensors",
+    ]

@@ -70,8 +70,8 @@ SMALLNORB: Mapping[str, Any] = {
     "patch": 0.6,
     "patch_from": "viewpoint",
 }
-"""The paper's network and its middle window, and patches that fit the image. Not chosen by held-out toys alone: test
-errors of `TOYS`, of nine windows and of a higher rate were known (docs/reproduction.md)."""
+"""The paper's network and its middle window, and patches that fit the image. Shape, rate and window were chosen knowing
+test errors (docs/reproduction.md)."""
 
 BEST: Mapping[str, Mapping[str, Any]] = {
     "smallnorb": SMALLNORB,
