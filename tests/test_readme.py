@@ -57,6 +57,7 @@ def test_results_are_those_of_table_1() -> None:
     for column, experiment in enumerate(experiments[1:], start=1):
         for name, *cells in shown:
             system, _, source = name.partition(", ")
-            recipe = {"QCN": "best", "CNN": "control"}.get(system, "paper")
+            source, _, recipe = source.partition(", ")
+            recipe = recipe or {"QCN": "best", "CNN": "control"}.get(system, "paper")
             (found,) = (row for row in tables[experiment] if row[:2] == [system, recipe])
             assert cells[column - 1] == found[3 if source == "published" else 4], (experiment, name)

@@ -81,7 +81,7 @@ def test_a_run_keeps_the_rows_configuration_as_it_is(key: str) -> None:
 
 def test_paper_rows_follow_the_paper() -> None:
     row = ROWS["smallnorb/qcn/paper"].config(0)
-    assert row == paper("smallnorb")
+    assert row == paper("smallnorb").changed({"evaluate_every": 3, "evaluate_images": 0})
     assert ROWS["svhn/em"].config(0).weight_decay == 2e-7
     assert ROWS["smallnorb/em-joint"].config(0).weight_decay == 2e-7
     assert ROWS["mnist/cnn"].config(0).loss == "cross-entropy"

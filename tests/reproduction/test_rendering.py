@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import statistics
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -38,7 +39,9 @@ def test_mean_and_deviation_over_seeds(tmp_path: Path) -> None:
     assert cells(text, "QCN, here, paper") == [["QCN, here, paper", expected, "–", "–", "–", "–"]]
     assert cells(text, "QCN, published (Özcan et al. 2020)")[0][1:] == ["2.29", "0.37", "6.92", "4.63", "13.92"]
     assert cells(text, "EM, published (Hinton et al. 2018)")[0][1:] == ["1.8", "0.44", "–", "–", "11.9"]
-    assert cells(text, "smallnorb/qcn/paper") == [["smallnorb/qcn/paper", "187,762", "188K", "2.29", expected, "4.0"]]
+    lowest = spread([100 * min(epoch["test_error"] for epoch in record.epochs) for record in records])
+    (line,) = cells(text, "smallnorb/qcn/paper")
+    assert line[1:] == ["187,762", "188K", "2.29", expected, lowest, "4.0"]
     assert "±" not in cells(text, "svhn/qcn/best")[0][4]
     assert "EM-IBM, here" not in text
     assert "EM-IBM, published (Gritzman 2019)" in text
@@ -52,6 +55,18 @@ def test_mean_and_deviation_over_seeds(tmp_path: Path) -> None:
     assert float(row["deviation"]) == pytest.approx(statistics.stdev(errors), abs=1e-4)
     assert (row["seeds"], row["parameters"], row["published"]) == ("3", "187762", "2.29")
     assert found["mnist/em"]["error"] == ""
+
+
+def test_lowest_epoch_is_of_runs_that_measured_all_test_images_on_the_way() -> None:
+    row = ROWS["smallnorb/qcn/paper"]
+    record = made_up(row, error=0.05, epochs=12)
+    *before, last = (100 * epoch["test_error"] for epoch in record.epochs)
+    assert Entry(row, (record,)).lowest() == [min(before)]
+    assert min(before) < last
+    unmeasured = tuple(epoch | {"test_error": None} for epoch in record.epochs[:-1])
+    assert Entry(row, (replace(record, epochs=(*unmeasured, record.last)),)).lowest() == [last]
+    for changes in ({"evaluate_every": 0}, {"evaluate_images": 2000}):
+        assert Entry(row, (record, made_up(row, epochs=12, **changes))).lowest() == [min(before)]
 
 
 def test_viewpoints_match_where_their_protocol_says(tmp_path: Path) -> None:

@@ -86,12 +86,14 @@ BEST: Mapping[str, Mapping[str, Any]] = {
 UNCHOSEN: Mapping[str, Any] = {"schedule": "cosine", "weight_decay": 0.01}
 """On any other: a beginning that no measurement has chosen."""
 
-NEW_VIEWPOINTS: Mapping[str, Mapping[str, Any]] = {
-    "azimuth": {**TOYS, "flip": True, "stretch": 0.2},
-    "elevation": {**TOYS, "noise": 0.0, "stretch": 0.3},
+NEW_VIEWPOINTS: Mapping[tuple[str, str], Mapping[str, Any]] = {
+    ("azimuth", "strict"): {**SMALLNORB, "flip": True},
+    ("elevation", "strict"): {**SMALLNORB, "stretch": 0.3},
+    ("azimuth", "pooled"): {**TOYS, "flip": True, "stretch": 0.2},
+    ("elevation", "pooled"): {**TOYS, "noise": 0.0, "stretch": 0.3},
 }
-"""What `best` changes in an experiment on novel viewpoints: chosen on held-out toys of smallNORB's training images,
-seen from the novel viewpoints."""
+"""What `best` changes in an experiment on novel viewpoints, by viewpoints and protocol: mirrored, stretched and with
+noise or not as did best on held-out toys of smallNORB's training images, seen from the novel viewpoints."""
 
 
 def best(dataset: str = "toys") -> TrainingConfig:
@@ -100,6 +102,6 @@ def best(dataset: str = "toys") -> TrainingConfig:
     return paper(dataset).changed(BEST.get(dataset, UNCHOSEN))
 
 
-def best_of_viewpoints(viewpoints: str, dataset: str) -> TrainingConfig:
-    """The same for an experiment on novel viewpoints."""
-    return paper(dataset).changed(NEW_VIEWPOINTS[viewpoints])
+def best_of_viewpoints(viewpoints: str, protocol: str, dataset: str) -> TrainingConfig:
+    """The same for an experiment on novel viewpoints, under a protocol."""
+    return paper(dataset).changed(NEW_VIEWPOINTS[viewpoints, protocol])

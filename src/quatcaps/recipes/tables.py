@@ -50,7 +50,10 @@ class System:
     branched: bool | None = None
 
 
-MATRIX = {"weight_decay": 2e-7}
+FOLLOWED = {"evaluate_every": 3, "evaluate_images": 0}
+"""The test images are followed, all of them: the paper's public code reports its lowest epoch, which can then be told.
+They choose nothing here."""
+MATRIX = {**FOLLOWED, "weight_decay": 2e-7}
 """What the paper's matrix capsules have beside its own settings."""
 CONTROL = {"loss": "cross-entropy", "schedule": "cosine", "learning_rate": 1e-3}
 ONCE = {"evaluate_every": 0}
@@ -60,14 +63,14 @@ EVERY_EPOCH = {"evaluate_every": 1, "evaluate_images": 0, "test_crops": 1, "epoc
 compared there, not at the end of the paper's 300 epochs."""
 
 SYSTEMS = {
-    "qcn/paper": System("QCN", "qcn", "paper", paper, {}, branched=True),
+    "qcn/paper": System("QCN", "qcn", "paper", paper, FOLLOWED, branched=True),
     "qcn/best": System("QCN", "qcn", "best", best, ONCE, branched=True),
-    "qcn-joint/paper": System("QCN", "qcn-joint", "paper", paper, {}, branched=False),
+    "qcn-joint/paper": System("QCN", "qcn-joint", "paper", paper, FOLLOWED, branched=False),
     "qcn-joint/best": System("QCN", "qcn-joint", "best", best, ONCE, branched=False),
     "em": System("EM*", "em", "paper", paper, MATRIX),
     "em-branched": System("EM‡", "em-branched", "paper", paper, MATRIX, branched=True),
     "em-joint": System("EM‡", "em-joint", "paper", paper, MATRIX, branched=False),
-    "vb": System("VB", "vb", "paper", paper, {}),
+    "vb": System("VB", "vb", "paper", paper, FOLLOWED),
     "em-ibm": System("EM-IBM", "em-ibm", "paper", paper, MATRIX, default=False),
     "cnn": System("CNN", "cnn", "control", paper, {**CONTROL, **ONCE}),
     "resnet-20": System("ResNet-20", "resnet-20", "control", paper, {**CONTROL, **ONCE}),
@@ -128,7 +131,7 @@ def make_row(name: str, experiment: str, dataset: str, tables: tuple[str, ...], 
     system = SYSTEMS[name]
     viewpoints = changes.get("viewpoints", "all")
     if system.recipe == "best" and viewpoints != "all":
-        system = replace(system, base=partial(best_of_viewpoints, viewpoints))
+        system = replace(system, base=partial(best_of_viewpoints, viewpoints, changes["protocol"]))
     return Row(
         key=f"{experiment}/{name}",
         tables=tables,

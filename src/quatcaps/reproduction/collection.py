@@ -44,6 +44,13 @@ class Entry:
         """At the end, in %, of each seed; none where that was not measured."""
         return [record.final[name].percent for record in self.records if name in record.final]
 
+    def lowest(self) -> list[float]:
+        """The lowest test error of any epoch, in %, of each seed; none where all images were measured only once."""
+        followed = [each for each in self.records if each.config.evaluate_every and not each.config.evaluate_images]
+        errors = [[epoch.get("test_error") for epoch in record.epochs] for record in followed]
+        measured = [[error for error in each if error is not None] for each in errors]
+        return [100 * min(each) for each in measured if each]
+
     def matches(self) -> list[Match]:
         """Of Table I: each seed where it is compared; where some came to the reference and some did not, those that
         did."""
