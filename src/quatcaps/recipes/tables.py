@@ -51,8 +51,8 @@ class System:
 
 
 FOLLOWED = {"evaluate_every": 3, "evaluate_images": 0}
-"""The test images are followed, all of them: the paper's public code reports its lowest epoch, which can then be told.
-They choose nothing here."""
+"""The test images are followed, all of them: the paper's public code keeps the epoch that does best on them, which can
+then be told. They choose nothing here."""
 MATRIX = {**FOLLOWED, "weight_decay": 2e-7}
 """What the paper's matrix capsules have beside its own settings."""
 CONTROL = {"loss": "cross-entropy", "schedule": "cosine", "learning_rate": 1e-3}
