@@ -14,6 +14,7 @@ from PIL import Image
 from quatcaps.recipes.quick import quick
 from quatcaps.recipes.tables import ROWS, TABLES
 from quatcaps.reproduction.collection import Entry, collect, spread
+from quatcaps.reproduction.figures import emptier_side
 from quatcaps.reproduction.matching import match
 from quatcaps.reproduction.render import render
 from quatcaps.reproduction.tables import page
@@ -139,6 +140,14 @@ def test_pictures_with_and_without_runs(tmp_path: Path, name: str) -> None:
     assert (tmp_path / f"{name}.png").read_bytes() != before
     with Image.open(tmp_path / f"{name}.png") as picture:
         assert picture.width > 1200
+
+
+def test_labels_stand_where_fewer_points_are() -> None:
+    right_of_it, left_of_it = (5.0, 20.0), (3.9, 20.1)
+    assert emptier_side([], (4.0, 20.0), 12.0, 30.0) == "right"
+    assert emptier_side([right_of_it], (4.0, 20.0), 12.0, 30.0) == "left"
+    assert emptier_side([right_of_it, left_of_it], (4.0, 20.0), 12.0, 30.0) == "right"
+    assert emptier_side([(5.0, 25.0), (9.0, 20.0)], (4.0, 20.0), 12.0, 30.0) == "right", "too far to be in the way"
 
 
 def test_quick_tables_leave_the_papers_numbers_out(tmp_path: Path) -> None:

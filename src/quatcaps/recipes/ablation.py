@@ -50,6 +50,8 @@ OTHERS: tuple[tuple[str, str, Mapping[str, Any]], ...] = (
     ("mirrored", "mirrored toys", {"flip": True}),
     ("erasing", "a blotted square", {"erase": 0.3}),
     ("warps", "rotation by 10°, zoom by 10%", {"rotation": 10.0, "scale": 0.1}),
+    ("zoom", "zoom by 20%", {"scale": 0.2}),
+    ("stretched", "stretched by 30%", {"stretch": 0.3}),
     ("logistic", "logistic activations", {"model_settings": {"activation": "logistic"}}),
     ("three-iterations", "three iterations", {"model_settings": {"iterations": 3}}),
 )

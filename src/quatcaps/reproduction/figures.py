@@ -88,6 +88,7 @@ def _viewpoint_panel(axes: Axes, entries: Sequence[Entry], viewpoints: str, prot
     novel = [point.novel for _, points in curves for point in points if point.familiar <= right]
     published = [entry.row.published for entry in entries if entry.row.published is not None]
     novel += [each.error for each in published]
+    top = 1.15 * max(novel, default=30.0)
     for entry, points in curves:
         colour, _ = STYLES[entry.row.system, entry.row.recipe]
         at = [(point.familiar, point.novel) for point in points]
@@ -119,27 +120,11 @@ def _viewpoint_panel(axes: Axes, entries: Sequence[Entry], viewpoints: str, prot
             )
         published_once = entry.row.published if entry.row.recipe != "best" else None
         if published_once is not None and published_once.familiar is not None:
-            axes.plot(
-                published_once.familiar,
-                published_once.error,
-                color=colour,
-                marker="_",
-                markersize=16,
-                markeredgewidth=2.2,
-                zorder=5,
-            )
-            axes.annotate(
-                entry.row.system,
-                (published_once.familiar, published_once.error),
-                xytext=(11, 0),
-                textcoords="offset points",
-                ha="left",
-                va="center",
-                fontsize=SMALL,
-                color=colour,
-                zorder=3.5,
-                path_effects=[withStroke(linewidth=3, foreground="white")],
-            )
+            at_match = [match for other in entries for match in other.matches()]
+            nearby = [*(point for _, points in curves for point in points), *at_match]
+            where = (published_once.familiar, published_once.error)
+            side = emptier_side([(each.familiar, each.novel) for each in nearby], where, right, top)
+            _published_bar(axes, where, entry.row.system, colour, side)
     axes.axvline(reference, color=MUTED, linestyle=(0, (4, 3)), linewidth=1.2, zorder=1)
     axes.text(
         reference,
@@ -151,9 +136,32 @@ def _viewpoint_panel(axes: Axes, entries: Sequence[Entry], viewpoints: str, prot
         color=MUTED,
     )
     axes.set_xlim(0, right)
-    axes.set_ylim(0, 1.15 * max(novel, default=30.0))
+    axes.set_ylim(0, top)
     if not curves:
         axes.text(0.5, 0.5, "no run yet", transform=axes.transAxes, ha="center", fontsize=TEXT, color=MUTED)
+
+
+def emptier_side(points: Sequence[tuple[float, float]], at: tuple[float, float], right: float, top: float) -> str:
+    """Where fewer points of a panel that ends at `right` and `top` lie under a label beside `at`: `left` or `right`."""
+    x, y = at
+    level = [other for other, height in points if abs(height - y) < 0.035 * top and abs(other - x) < 0.14 * right]
+    return "left" if sum(other < x for other in level) < sum(other >= x for other in level) else "right"
+
+
+def _published_bar(axes: Axes, at: tuple[float, float], system: str, colour: str, side: str) -> None:
+    axes.plot(*at, color=colour, marker="_", markersize=16, markeredgewidth=2.2, zorder=5)
+    axes.annotate(
+        system,
+        at,
+        xytext=(11 if side == "right" else -11, 0),
+        textcoords="offset points",
+        ha="left" if side == "right" else "right",
+        va="center",
+        fontsize=SMALL,
+        color=colour,
+        zorder=3.5,
+        path_effects=[withStroke(linewidth=3, foreground="white")],
+    )
 
 
 def _draw_errors(entries: Sequence[Entry], path: Path, groups: Sequence[str], *, quoted: bool) -> None:
