@@ -13,6 +13,7 @@ from filelock import FileLock
 from made_up import leave, made_up
 from rich.console import Console
 
+from quatcaps.data.download import DownloadError
 from quatcaps.errors import QuatcapsError
 from quatcaps.recipes.quick import quick
 from quatcaps.recipes.rows import Row
@@ -207,6 +208,28 @@ def test_what_cannot_be_done_does_not_stop_the_others(
     summary = perform(jobs, place, console, Deadline())
     assert summary.failed == {jobs[0]: "svhn is not here: bring it", jobs[1]: "out of memory"}
     assert trained == [jobs[2]]
+
+
+def test_a_dataset_that_cannot_be_fetched_is_asked_for_once(
+    place: Place, console: Console, trained: list[Job], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    jobs, instead = in_order([ROWS["svhn/em"], ROWS["svhn/vb"], ROWS["mnist/vb"]], (0, 1)), work.train
+    leave(place.output, made_up(ROWS["svhn/vb"], 0, epochs=ROWS["svhn/vb"].config(0).epochs))
+    asked: list[Job] = []
+
+    def fail(job: Job, *arguments: object, **options: object) -> None:
+        if job.row.dataset == "svhn":
+            asked.append(job)
+            raise DownloadError("no server has train_32x32.mat")
+        instead(job, *arguments, **options)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(work, "train", fail)
+    summary = perform(jobs, place, console, Deadline())
+    assert asked == [jobs[0]]
+    assert summary.before == [jobs[1]], "what is recorded needs no images"
+    again = "svhn cannot be fetched, as for svhn/em, seed 0"
+    assert summary.failed == {jobs[0]: "no server has train_32x32.mat", jobs[3]: again, jobs[4]: again}
+    assert trained == [jobs[2], jobs[5]]
 
 
 def test_nothing_begins_after_the_deadline(place: Place, console: Console, trained: list[Job]) -> None:

@@ -26,7 +26,11 @@ Accept = Callable[[Path], str | None]
 Progress = Callable[[int, int], None]
 
 
-class NoNetworkError(QuatcapsError):
+class DownloadError(QuatcapsError):
+    """A file cannot be fetched now."""
+
+
+class NoNetworkError(DownloadError):
     """No mirror could even be connected to: this machine is most likely offline."""
 
 
@@ -265,9 +269,9 @@ def _alone(folder: Path) -> Iterator[None]:
         os.close(handle)
 
 
-def _all_failed(target: Path, failures: dict[str, MirrorError]) -> QuatcapsError:
+def _all_failed(target: Path, failures: dict[str, MirrorError]) -> DownloadError:
     offline = all(failure.unreachable for failure in failures.values())
     head = "no mirror can be reached, is this machine online?" if offline else "every mirror failed"
     reasons = "".join(f"\n  {url}: {failure}" for url, failure in failures.items())
     remedy = f"Try again later, or fetch it by hand and put it at {target}"
-    return (NoNetworkError if offline else QuatcapsError)(f"cannot download {target.name}: {head}{reasons}\n{remedy}")
+    return (NoNetworkError if offline else DownloadError)(f"cannot download {target.name}: {head}{reasons}\n{remedy}")

@@ -8,7 +8,7 @@ from pathlib import Path
 from types import ModuleType
 
 from quatcaps.data.catalogue import DESCRIPTIONS, Description, File
-from quatcaps.data.download import NoNetworkError, download
+from quatcaps.data.download import DownloadError, NoNetworkError, download
 from quatcaps.data.formats.shrink import check_size
 from quatcaps.data.formats.streams import opened
 from quatcaps.data.imageset import ImageSet
@@ -92,7 +92,7 @@ def gather(
             )
         except NoNetworkError as error:
             left = [other for other in wanted if other.name not in find(name, folder)]
-            raise QuatcapsError(by_hand(description, left, folder, "no server can be reached")) from error
+            raise DownloadError(by_hand(description, left, folder, "no server can be reached")) from error
         found[file.name] = path
     return found
 

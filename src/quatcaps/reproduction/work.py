@@ -14,6 +14,7 @@ from typing import NamedTuple
 import torch
 from rich.console import Console
 
+from quatcaps.data.download import DownloadError
 from quatcaps.errors import QuatcapsError
 from quatcaps.files import explained, make_folder
 from quatcaps.recipes.rows import Row
@@ -86,16 +87,20 @@ def state(job: Job, place: Place) -> str:
 def perform(jobs: Sequence[Job], place: Place, console: Console, deadline: Deadline, *, again: bool = False) -> Summary:
     """Trains and records what is not recorded yet, in order.
 
-    A job that cannot be done is noted and the others go on. What another process holds is looked at again in the end,
-    for as long as something gets done.
+    A job that cannot be done is noted and the others go on; a dataset that cannot be fetched is asked for once. What
+    another process holds is looked at again in the end, for as long as something gets done.
     """
     summary, waiting, begun = Summary(), list(jobs), time.monotonic()
+    unfetched: dict[str, Job] = {}
     while waiting and not summary.left:
         held: list[Job] = []
         for number, job in enumerate(waiting, 1):
             if deadline.passed:
                 summary.left = [*waiting[number - 1 :], *held]
                 break
+            if (first := unfetched.get(job.row.dataset)) and not place.record(job).exists():
+                summary.failed[job] = f"{job.row.dataset} cannot be fetched, as for {first}"
+                continue
             try:
                 progress = _progress(number, waiting, place, begun, summary)
                 _attempt(job, place, console, again, deadline, summary, held, progress)
@@ -106,6 +111,8 @@ def perform(jobs: Sequence[Job], place: Place, console: Console, deadline: Deadl
                 break
             except (QuatcapsError, MemoryError, torch.OutOfMemoryError) as error:
                 summary.failed[job] = str(error) or "out of memory"
+                if isinstance(error, DownloadError):
+                    unfetched[job.row.dataset] = job
                 _say(console, f"{job} cannot be done: {summary.failed[job]}")
             gc.collect()  # a run's graph and images go before the next one begins
         if summary.left or len(held) == len(waiting):
