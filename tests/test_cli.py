@@ -272,3 +272,14 @@ def test_demo_leaves_its_page(
     outcome = command("demo", "--output", tmp_path, "--epochs", 2, "--data-dir", toys_folder, "--device", "cpu")
     assert outcome.code == 1
     one_line(outcome.err, "holds a run with other settings")
+
+
+def test_demo_under_torchrun_says_to_start_it_alone(
+    command: Callable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RANK", "1")
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    outcome = command("demo", "--output", tmp_path / "demo")
+    assert outcome.code == 1
+    assert "process 1 of 2: start quatcaps demo without torchrun" in outcome.err
+    assert not (tmp_path / "demo").exists()

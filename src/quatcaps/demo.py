@@ -20,6 +20,7 @@ from quatcaps.report.demo import Contender, write_demo
 from quatcaps.training.commands import load_run_images, train_run
 from quatcaps.training.config import TrainingConfig
 from quatcaps.training.log import read_log
+from quatcaps.training.processes import check_alone
 from quatcaps.training.progress import counting
 from quatcaps.training.run import Run, choose_device, create_run, load_images, open_run
 
@@ -31,6 +32,7 @@ SUMMARIES = {
 
 def demo_command(folder: Path, device: str, data_dir: Path | None, epochs: int | None, console: Console) -> Path:
     """Trains both networks, or goes on where an earlier demo stopped, and writes the page."""
+    check_alone("demo", "it trains two small networks, one after the other")
     changes = {"device": device} | ({} if epochs is None else {"epochs": epochs})
     configs = [recipe().changed(changes) for recipe in (demo, demo_cnn)]
     chosen = choose_device(device)

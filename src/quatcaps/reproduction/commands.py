@@ -9,7 +9,6 @@ from pathlib import Path
 
 from rich.console import Console
 
-from quatcaps.data.batches import Share
 from quatcaps.errors import QuatcapsError, unknown_name
 from quatcaps.recipes.quick import quick
 from quatcaps.recipes.rows import Row
@@ -21,6 +20,7 @@ from quatcaps.reproduction.render import render
 from quatcaps.reproduction.stopping import stopping_after
 from quatcaps.reproduction.work import DONE, Job, Place, Summary, can_lock, in_order, perform, state
 from quatcaps.training.loop import RunInterruptedError
+from quatcaps.training.processes import check_alone
 from quatcaps.training.run import choose_device
 
 
@@ -109,7 +109,7 @@ def reproduce_command(
     if only_render:
         finish(request, console, Summary())
         return
-    check_alone()
+    check_alone("reproduce", "give --processes {count}, and each run is trained by torchrun")
     choose_device(request.device)
     if request.launcher != "here":
         launch(request, [job for job in jobs if state(job, place) != DONE], console)
@@ -120,16 +120,6 @@ def reproduce_command(
     with stopping_after(request.budget) as deadline:
         summary = perform(jobs, place, console, deadline, again=request.again)
     finish(request, console, summary)
-
-
-def check_alone() -> None:
-    """Raises in one of several processes that torchrun started: they would all do all the runs."""
-    share = Share.of_this_process()
-    if share.processes > 1:
-        raise QuatcapsError(
-            f"this is process {share.rank} of {share.processes}: start quatcaps reproduce without torchrun, and give "
-            f"--processes {share.processes}; each run is then trained by torchrun"
-        )
 
 
 def finish(request: Request, console: Console, summary: Summary) -> None:

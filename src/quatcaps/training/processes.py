@@ -192,6 +192,17 @@ def joined() -> Iterator[Processes]:
     dist.destroy_process_group()
 
 
+def check_alone(command: str, instead: str) -> None:
+    """Raises in one of several processes that torchrun started, where each would do everything. instead: words in
+    which {count} is how many there are."""
+    share = Share.of_this_process()
+    if share.processes > 1:
+        raise QuatcapsError(
+            f"this is process {share.rank} of {share.processes}: start quatcaps {command} without torchrun; "
+            + instead.format(count=share.processes)
+        )
+
+
 def meet(share: Share) -> Callable[[], int]:
     """Finds the other processes; gives what counts the failed ones of all, called by each that fails."""
     missing = [name for name in ("MASTER_ADDR", "MASTER_PORT") if name not in os.environ]
