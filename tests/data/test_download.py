@@ -21,7 +21,7 @@ import pytest
 from quatcaps.data import download as module
 from quatcaps.data import mirrors
 from quatcaps.data.catalogue import File
-from quatcaps.data.download import NoNetworkError, download
+from quatcaps.data.download import DownloadError, NoNetworkError, download
 from quatcaps.errors import QuatcapsError
 
 NAME = "numbers.bin"
@@ -540,7 +540,7 @@ def test_offline_is_an_error_of_its_own(trial: Trial, monkeypatch: pytest.Monkey
 
     with pytest.raises(NoNetworkError, match=r"Connection refused"):
         trial.fetch(refused)
-    with pytest.raises(QuatcapsError, match="every mirror failed") as caught:
+    with pytest.raises(DownloadError, match="every mirror failed") as caught:
         trial.fetch(refused, trial.server.at(f"/x/{NAME}", status(404)))
     assert not isinstance(caught.value, NoNetworkError)
     monkeypatch.setattr(socket, "getaddrinfo", unknown)

@@ -21,6 +21,7 @@ from quatcaps import data
 from quatcaps.data import catalogue
 from quatcaps.data import prepare as module
 from quatcaps.data.catalogue import DESCRIPTIONS
+from quatcaps.data.download import DownloadError
 from quatcaps.data.prepare import prepare
 from quatcaps.data.prepared import described, prepared_path, read_prepared
 from quatcaps.data.sources import find, has_digest, missing, names_of
@@ -244,6 +245,14 @@ def test_no_network_and_no_files(arguments: tuple[str, ...], tmp_path: Path, com
     ):
         assert words in outcome.err
     assert "Traceback" not in outcome.err
+
+
+def test_no_network_is_told_from_other_faults(tmp_path: Path) -> None:
+    with pytest.raises(DownloadError, match="no server can be reached"):
+        prepare("mnist", tmp_path)
+    with pytest.raises(QuatcapsError, match="they are not there") as caught:
+        prepare("mnist", tmp_path, offline=True)
+    assert not isinstance(caught.value, DownloadError)
 
 
 def test_training_says_the_same(tmp_path: Path, command: Callable) -> None:

@@ -94,7 +94,7 @@ NEW_VIEWPOINTS: Mapping[tuple[str, str], Mapping[str, Any]] = {
 }
 """What `best` changes in an experiment on novel viewpoints, by viewpoints and protocol: mirrored, stretched and with
 noise or not as did best on held-out toys of smallNORB's training images, seen from the novel viewpoints; zoomed as did
-best on rendered toys."""
+best on rendered toys. Where it is smallNORB's network, test errors were known (docs/reproduction.md)."""
 
 
 def best(dataset: str = "toys") -> TrainingConfig:
