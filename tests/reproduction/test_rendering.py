@@ -11,6 +11,7 @@ import pytest
 from made_up import leave, made_up
 from PIL import Image
 
+from quatcaps.evaluation.measure import Rate
 from quatcaps.recipes.quick import quick
 from quatcaps.recipes.tables import ROWS, TABLES
 from quatcaps.reproduction.collection import Entry, collect, spread
@@ -18,8 +19,10 @@ from quatcaps.reproduction.figures import emptier_side
 from quatcaps.reproduction.matching import match
 from quatcaps.reproduction.render import render
 from quatcaps.reproduction.tables import page
+from quatcaps.reproduction.toys import against_best
 
 ALL = list(ROWS.values())
+TWO_SETTINGS = (("best", 2), ("zoom", 3))
 
 
 def cells(text: str, start: str) -> list[list[str]]:
@@ -42,7 +45,7 @@ def test_mean_and_deviation_over_seeds(tmp_path: Path) -> None:
     assert cells(text, "EM, published (Hinton et al. 2018)")[0][1:] == ["1.8", "0.44", "–", "–", "11.9"]
     lowest = spread([100 * min(epoch["test_error"] for epoch in record.epochs) for record in records])
     (line,) = cells(text, "smallnorb/qcn/paper")
-    assert line[1:] == ["187,762", "188K", "2.29", expected, lowest, "4.0"]
+    assert line[1:] == ["187,762", "188K", "2.29", expected, lowest, "–", "4.0"]
     assert "±" not in cells(text, "svhn/qcn/best")[0][4]
     assert "EM-IBM, here" not in text
     assert "EM-IBM, published (Gritzman 2019)" in text
@@ -68,6 +71,15 @@ def test_lowest_epoch_is_of_runs_that_measured_all_test_images_on_the_way() -> N
     assert Entry(row, (replace(record, epochs=(*unmeasured, record.last)),)).lowest() == [last]
     for changes in ({"evaluate_every": 0}, {"evaluate_images": 2000}):
         assert Entry(row, (record, made_up(row, epochs=12, **changes))).lowest() == [min(before)]
+
+
+def test_late_epochs_are_the_median_of_the_last_twenty_measurements() -> None:
+    row = ROWS["smallnorb/qcn/paper"]
+    record = made_up(row, epochs=30)
+    errors = [100 * epoch["test_error"] for epoch in record.epochs]
+    assert Entry(row, (record,)).late() == [pytest.approx(statistics.median(errors[10:]))]
+    third = tuple(epoch if epoch["epoch"] % 3 == 0 else epoch | {"test_error": None} for epoch in record.epochs)
+    assert Entry(row, (replace(record, epochs=third), made_up(row, epochs=19))).late() == [], "ten and nineteen"
 
 
 def test_viewpoints_match_where_their_protocol_says(tmp_path: Path) -> None:
@@ -112,19 +124,50 @@ def test_branching(tmp_path: Path) -> None:
 def test_ablation(tmp_path: Path) -> None:
     """Six toys, of which five are always the hardest: what is left is one, of the first run."""
     runs = [made_up(ROWS["ablation/ending"], seed, 0.02 + 0.1 * seed) for seed in range(3)]
-    for seed, run in enumerate(runs):
-        leave(tmp_path, made_up(ROWS["ablation/paper"], seed, 0.05 + 0.1 * seed))
+    best = [made_up(ROWS["ablation/best"], seed, 0.05 + 0.1 * seed) for seed in range(3)]
+    for run in (*runs, *best):
         leave(tmp_path, run)
     render("ablation", ALL, tmp_path)
     text = (tmp_path / "ablation.md").read_text()
     assert "The hardest toys: cat 0, cat 1, cat 2, car 2, car 1." in text
     (line,) = cells(text, "+ a rate that ends at 0")
     errors = [run.final["validation"].percent for run in runs]
-    assert line[1:4] == [f"{statistics.mean([*errors, 90, 90, 90]):.2f}", f"{errors[0]:.2f}", "3"]
+    differing = [error - run.final["validation"].percent for error, run in zip(errors, best, strict=True)] + [0, 0, 0]
+    mean, deviation = statistics.mean(differing), statistics.stdev(differing)
+    assert line[1:3] == [f"{statistics.mean([*errors, 90, 90, 90]):.2f}", f"{errors[0]:.2f}"]
+    assert line[3:5] == [f"{mean:+.2f} ± {deviation / 6**0.5:.2f}", "3"]
+    assert mean < 0
+    assert cells(text, "+ patches of toys seen from the same viewpoint: best")[0][3] == "–"
     with (tmp_path / "ablation.csv").open() as file:
         found = {row["key"]: row for row in csv.DictReader(file)}
     assert found["ablation/ending"]["error"] == line[1]
-    assert found["ablation/best"]["error"] == ""
+    assert float(found["ablation/ending"]["against_best"]) == pytest.approx(mean, abs=1e-4)
+    assert found["ablation/paper"]["error"] == ""
+
+
+def test_settings_are_compared_on_the_toys_that_both_have_seen(tmp_path: Path) -> None:
+    """Two of three runs: a mean over other toys would say something about the toys."""
+    best = [made_up(ROWS["ablation/best"], seed, 0.05 + 0.1 * seed) for seed in range(3)]
+    fewer = [made_up(ROWS["ablation/zoom"], seed, 0.07 + 0.1 * seed) for seed in range(2)]
+    for run in (*best, *fewer):
+        leave(tmp_path, run)
+    render("ablation", ALL, tmp_path)
+    text = (tmp_path / "ablation.md").read_text()
+    (line,) = cells(text, "best, zoom by 20%")
+    shared = zip(fewer, best[:2], strict=True)
+    differing = [one.final["validation"].percent - other.final["validation"].percent for one, other in shared] + [0, 0]
+    assert line[1:3] == ["–", "–"]
+    assert line[3].startswith(f"{statistics.mean(differing):+.2f} ± ")
+    assert line[4] == "2"
+    assert "Not measured yet: the paper's settings, 15 epochs; " in text
+
+
+def test_one_toy_has_no_standard_error() -> None:
+    made = [replace(made_up(ROWS[f"ablation/{key}"]), toys={"car 1": Rate(errors, 10)}) for key, errors in TWO_SETTINGS]
+    best, other = (Entry(ROWS[record.key], (record,)) for record in made)
+    assert str(against_best(other, [best, other])) == "+10.00"
+    assert against_best(best, [best, other]) is None
+    assert against_best(other, [other]) is None, "nothing to compare it with"
 
 
 @pytest.mark.parametrize("name", TABLES)

@@ -27,7 +27,7 @@ STEPS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     ("margin", "the largest margin from the start", ("margin_scale",)),
     ("decay", "weight decay", ("weight_decay",)),
     ("average", "averaged weights", ("averaging",)),
-    ("best", "patches of toys seen from the same viewpoint: `best`", ("patch", "patch_from")),
+    ("best", "patches of toys seen from the same viewpoint: best", ("patch", "patch_from")),
 )
 """Key, words, and the settings that take their value from `best` at this step and after it."""
 
@@ -52,6 +52,7 @@ OTHERS: tuple[tuple[str, str, Mapping[str, Any]], ...] = (
     ("warps", "rotation by 10°, zoom by 10%", {"rotation": 10.0, "scale": 0.1}),
     ("zoom", "zoom by 20%", {"scale": 0.2}),
     ("stretched", "stretched by 30%", {"stretch": 0.3}),
+    ("flat", "a constant rate, averaged over 2,000 steps", {"schedule": "constant", "averaging": 0.9995}),
     ("logistic", "logistic activations", {"model_settings": {"activation": "logistic"}}),
     ("three-iterations", "three iterations", {"model_settings": {"iterations": 3}}),
 )

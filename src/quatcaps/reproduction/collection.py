@@ -16,6 +16,9 @@ from quatcaps.reproduction.matching import Match, match
 from quatcaps.reproduction.record import RunRecord, differences, read_record, told
 
 NAME = re.compile(r"seed-(\d+)\.json")
+LATE = 20
+"""Where the rate hardly falls, the error swings from epoch to epoch: the median of so many measurements says more than
+the last."""
 
 
 @dataclass(frozen=True)
@@ -46,10 +49,18 @@ class Entry:
 
     def lowest(self) -> list[float]:
         """The lowest test error of any epoch, in %, of each seed; none where all images were measured only once."""
-        followed = [each for each in self.records if each.config.evaluate_every and not each.config.evaluate_images]
-        errors = [[epoch.get("test_error") for epoch in record.epochs] for record in followed]
-        measured = [[error for error in each if error is not None] for each in errors]
-        return [100 * min(each) for each in measured if each]
+        return [min(errors) for errors in self.followed()]
+
+    def late(self) -> list[float]:
+        """The median of the last `LATE` test errors, in %, of each seed that has as many."""
+        return [statistics.median(errors[-LATE:]) for errors in self.followed() if len(errors) >= LATE]
+
+    def followed(self) -> list[list[float]]:
+        """The test errors along training, in %, of each seed whose test images were all measured on the way."""
+        records = [each for each in self.records if each.config.evaluate_every and not each.config.evaluate_images]
+        errors = [[epoch.get("test_error") for epoch in record.epochs] for record in records]
+        measured = [[100 * error for error in each if error is not None] for each in errors]
+        return [each for each in measured if each]
 
     def matches(self) -> list[Match]:
         """Of Table I: each seed where it is compared; where some came to the reference and some did not, those that

@@ -14,7 +14,7 @@ from quatcaps.report.canvas import INK, MARKERS, MUTED, PALETTE, RULE, SMALL, TE
 from quatcaps.reproduction.collection import Entry
 from quatcaps.reproduction.matching import curve, trend
 from quatcaps.reproduction.tables import NAMES
-from quatcaps.reproduction.toys import HARDEST, fold_errors, hardest, mean_error
+from quatcaps.reproduction.toys import HARDEST, against_best, complete, fold_errors, hardest, mean_error
 
 STYLES = {
     ("QCN", "paper"): (PALETTE[0], MARKERS[0]),
@@ -213,29 +213,48 @@ def _draw_errors(entries: Sequence[Entry], path: Path, groups: Sequence[str], *,
 
 
 def _draw_ablation(entries: Sequence[Entry], path: Path) -> None:
-    """The mean error over held-out toys as a bar, each run as a dot; settings down."""
-    figure = new_figure(9.6, 1.2 + 0.36 * len(entries))
+    """The mean error over held-out toys as a bar, each run as a dot, and what it is against `best`; settings down. Bars
+    are of those alone that have seen all toys."""
+    trained, whole = [entry for entry in entries if entry.records], complete(entries)
+    figure = new_figure(12.4, 1.4 + 0.36 * max(len(trained), 1))
+    panels = figure.subplots(1, 3, sharey=True)
     aside = hardest(entries)
-    panels = figure.subplots(1, 2, sharey=True)
-    for axes, without, title in zip(panels, ([], aside), ("all toys", f"without the {HARDEST} hardest"), strict=True):
+    colours = [PALETTE[0] if entry.row.system.startswith(("+", "the ")) else PALETTE[2] for entry in trained]
+    for axes, without, title in zip(panels, ([], aside), ("all toys", f"without the {HARDEST} hardest"), strict=False):
         dress(axes, title, "error on held-out toys (%)", "")
-        axes.grid(visible=False, axis="y")
-        axes.grid(axis="x", color=RULE, linewidth=0.8)
-        for level, entry in enumerate(entries):
-            colour = PALETTE[0] if entry.row.system.startswith(("+", "the ")) else PALETTE[2]
+        for level, (entry, colour) in enumerate(zip(trained, colours, strict=True)):
             mean, errors = mean_error(entry, without), fold_errors(entry, without)
-            if mean is not None:
+            if mean is not None and entry in whole:
                 axes.barh(level, mean, height=0.62, color=colour, alpha=0.35, zorder=2)
-                beside = {"transform": axes.get_yaxis_transform(), "ha": "right", "va": "center"}
-                axes.text(0.99, level, f"{mean:.1f}", fontsize=SMALL, color=INK, zorder=4, **beside)
+                _value(axes, level, f"{mean:.1f}")
             dots = {"linestyle": "none", "marker": "o", "markersize": 4.5, "markeredgecolor": "white"}
             axes.plot(errors, [level] * len(errors), color=colour, zorder=3, **dots)
-        largest = max((error for entry in entries for error in fold_errors(entry, without)), default=20.0)
+        largest = max((error for entry in trained for error in fold_errors(entry, without)), default=20.0)
         axes.set_xlim(0, 1.18 * largest)
-        axes.set_ylim(len(entries) - 0.5, -0.5)
-        axes.set_yticks(range(len(entries)), [entry.row.system.replace("`", "") for entry in entries])
+    dress(panels[-1], "against best, same toys", "percentage points more", "")
+    panels[-1].axvline(0, color=MUTED, linewidth=1.2, zorder=2)
+    furthest = 1.0
+    for level, (entry, colour) in enumerate(zip(trained, colours, strict=True)):
+        if difference := against_best(entry, entries):
+            either_way = difference.uncertainty or 0.0
+            mark = {"marker": "o", "markersize": 6.5, "markeredgecolor": "white", "elinewidth": 1.6}
+            panels[-1].errorbar(difference.mean, level, xerr=either_way, color=colour, zorder=3, **mark)
+            _value(panels[-1], level, f"{difference.mean:+.1f}")
+            furthest = max(furthest, abs(difference.mean) + either_way)
+    panels[-1].set_xlim(-1.1 * furthest, 1.5 * furthest)
+    for axes in panels:
+        axes.grid(visible=False, axis="y")
+        axes.grid(axis="x", color=RULE, linewidth=0.8)
+        axes.set_ylim(max(len(trained), 1) - 0.5, -0.5)
+        axes.set_yticks(range(len(trained)), [entry.row.system for entry in trained])
         axes.tick_params(axis="y", labelsize=TEXT, length=0)
     save(figure, path)
+
+
+def _value(axes: Axes, level: int, text: str) -> None:
+    """A number at the right border."""
+    border = axes.get_yaxis_transform()
+    axes.text(0.99, level, text, transform=border, ha="right", va="center", fontsize=SMALL, color=INK, zorder=4)
 
 
 def _published(axes: Axes, error: float, level: int) -> None:

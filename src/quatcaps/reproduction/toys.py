@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 
 from quatcaps.reproduction.collection import Entry
 
+REFERENCE = "ablation/best"
+"""What the others are compared with."""
 HARDEST = 5
 """So many toys are set aside: whole toys that every setting takes for another class drown what settings differ in."""
 
@@ -27,6 +30,33 @@ def hardest(entries: Sequence[Entry]) -> list[str]:
         for toy, error in by_toy(entry).items():
             found.setdefault(toy, []).append(error)
     return sorted(found, key=lambda toy: (-statistics.mean(found[toy]), toy))[:HARDEST]
+
+
+def complete(entries: Sequence[Entry]) -> list[Entry]:
+    """Those that were measured on every toy that any was measured on: only their means can be compared."""
+    every = {toy for entry in entries for toy in by_toy(entry)}
+    return [entry for entry in entries if entry.records and by_toy(entry).keys() == every]
+
+
+@dataclass(frozen=True)
+class Difference:
+    """In percentage points: the mean over toys, and its standard error."""
+
+    mean: float
+    uncertainty: float | None
+
+    def __str__(self) -> str:
+        return f"{self.mean:+.2f}" + ("" if self.uncertainty is None else f" ± {self.uncertainty:.2f}")
+
+
+def against_best(entry: Entry, entries: Sequence[Entry]) -> Difference | None:
+    """How much larger the error is than that of `REFERENCE`, on the toys that both were measured on."""
+    best = next((by_toy(each) for each in entries if each.row.key == REFERENCE), {})
+    differing = [error - best[toy] for toy, error in by_toy(entry).items() if toy in best]
+    if not differing or entry.row.key == REFERENCE:
+        return None
+    uncertainty = statistics.stdev(differing) / len(differing) ** 0.5 if len(differing) > 1 else None
+    return Difference(statistics.mean(differing), uncertainty)
 
 
 def fold_errors(entry: Entry, without: Collection[str] = ()) -> list[float]:
