@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+import pytest
 import torch
 
 RESULTS = Path(__file__).parents[1] / "results"
@@ -37,13 +38,14 @@ def rows(text: str) -> list[list[str]]:
 
 
 def results_section() -> list[str]:
-    """What README shows of Table II, and of Table I."""
-    return README[README.index("## Results") : README.index("## Weights")].split("Table I, ")
+    """What README shows of Table II, of Table I, and of Table III."""
+    return re.split(r"Table I(?:II)?, ", README[README.index("## Results") : README.index("## Weights")])
 
 
-def test_results_are_those_of_table_2() -> None:
-    shown = rows(results_section()[0])
-    rendered = rows((RESULTS / "table2.md").read_text(encoding="utf-8"))
+@pytest.mark.parametrize(("part", "table"), [(0, "table2"), (2, "table3")])
+def test_results_are_those_of_tables_2_and_3(part: int, table: str) -> None:
+    shown = rows(results_section()[part])
+    rendered = rows((RESULTS / f"{table}.md").read_text(encoding="utf-8"))
     assert len(shown) >= 3
     assert [row for row in shown if row not in rendered] == []
 

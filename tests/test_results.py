@@ -21,7 +21,7 @@ def test_records_have_the_settings_of_their_rows() -> None:
     assert outdated(entries) == []
 
 
-@pytest.mark.parametrize("name", ["table1", "table2", "table3"])
+@pytest.mark.parametrize("name", ["table1", "table2", "table3", "ablation"])
 def test_tables_are_rendered_from_the_records(name: str, tmp_path: Path) -> None:
     shutil.copytree(RESULTS / "runs", tmp_path / "runs")
     render(name, list(ROWS.values()), tmp_path)

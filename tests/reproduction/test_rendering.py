@@ -80,6 +80,13 @@ def test_late_epochs_are_the_median_of_the_last_twenty_measurements() -> None:
     assert Entry(row, (record,)).late() == [pytest.approx(statistics.median(errors[10:]))]
     third = tuple(epoch if epoch["epoch"] % 3 == 0 else epoch | {"test_error": None} for epoch in record.epochs)
     assert Entry(row, (replace(record, epochs=third), made_up(row, epochs=19))).late() == [], "ten and nineteen"
+    row = ROWS["azimuth-strict/cnn"]
+    record = made_up(row, epochs=20)
+    (table, *_) = page("table1", [Entry(row, (record,))], quoted=False).tables
+    familiar, novel = (
+        100 * statistics.median(epoch[name] for epoch in record.epochs) for name in ("test_error", "novel_error")
+    )
+    assert table.rows[0][6] == f"{familiar:.2f} → {novel:.2f} (1)"
 
 
 def test_viewpoints_match_where_their_protocol_says(tmp_path: Path) -> None:

@@ -51,14 +51,14 @@ class Entry:
         """The lowest test error of any epoch, in %, of each seed; none where all images were measured only once."""
         return [min(errors) for errors in self.followed()]
 
-    def late(self) -> list[float]:
-        """The median of the last `LATE` test errors, in %, of each seed that has as many."""
-        return [statistics.median(errors[-LATE:]) for errors in self.followed() if len(errors) >= LATE]
+    def late(self, name: str = "test") -> list[float]:
+        """The median of the last `LATE` errors, in %, of each seed that has as many."""
+        return [statistics.median(errors[-LATE:]) for errors in self.followed(name) if len(errors) >= LATE]
 
-    def followed(self) -> list[list[float]]:
-        """The test errors along training, in %, of each seed whose test images were all measured on the way."""
+    def followed(self, name: str = "test") -> list[list[float]]:
+        """The errors along training, in %, of each seed for which all images were measured on the way."""
         records = [each for each in self.records if each.config.evaluate_every and not each.config.evaluate_images]
-        errors = [[epoch.get("test_error") for epoch in record.epochs] for record in records]
+        errors = [[epoch.get(f"{name}_error") for epoch in record.epochs] for record in records]
         measured = [[100 * error for error in each if error is not None] for each in errors]
         return [each for each in measured if each]
 
