@@ -53,6 +53,8 @@ OTHERS: tuple[tuple[str, str, Mapping[str, Any]], ...] = (
     ("zoom", "zoom by 20%", {"scale": 0.2}),
     ("stretched", "stretched by 30%", {"stretch": 0.3}),
     ("flat", "a constant rate, averaged over 2,000 steps", {"schedule": "constant", "averaging": 0.9995}),
+    ("shorter", "8 epochs", {"epochs": 8}),
+    ("longer", "30 epochs", {"epochs": 30}),
     ("logistic", "logistic activations", {"model_settings": {"activation": "logistic"}}),
     ("three-iterations", "three iterations", {"model_settings": {"iterations": 3}}),
 )
@@ -68,7 +70,7 @@ def up_to(step: int) -> TrainingConfig:
 
 def with_change(changes: Mapping[str, Any]) -> TrainingConfig:
     """`best` with one change more."""
-    return whole(best(DATASET).changed({**changes, **HELD_OUT}))
+    return whole(best(DATASET).changed({**HELD_OUT, **changes}))
 
 
 def rows_of_ablation() -> list[Row]:
