@@ -220,7 +220,8 @@ def _draw_ablation(entries: Sequence[Entry], path: Path) -> None:
     panels = figure.subplots(1, 3, sharey=True)
     aside = hardest(entries)
     colours = [PALETTE[0] if entry.row.system.startswith(("+", "the ")) else PALETTE[2] for entry in trained]
-    for axes, without, title in zip(panels, ([], aside), ("all toys", f"without the {HARDEST} hardest"), strict=False):
+    titles = ("all toys", f"without the {HARDEST} hardest")
+    for axes, without, title in zip(panels[:2], ([], aside), titles, strict=True):
         dress(axes, title, "error on held-out toys (%)", "")
         for level, (entry, colour) in enumerate(zip(trained, colours, strict=True)):
             mean, errors = mean_error(entry, without), fold_errors(entry, without)
