@@ -52,7 +52,7 @@ OTHERS: tuple[tuple[str, str, Mapping[str, Any]], ...] = (
     ("warps", "rotation by 10°, zoom by 10%", {"rotation": 10.0, "scale": 0.1}),
     ("zoom", "zoom by 20%", {"scale": 0.2}),
     ("stretched", "stretched by 30%", {"stretch": 0.3}),
-    ("flat", "a constant rate, averaged over 2,000 steps", {"schedule": "constant", "averaging": 0.9995}),
+    ("flat", "a constant rate, averaged over up to 2,000 steps", {"schedule": "constant", "averaging": 0.9995}),
     ("shorter", "8 epochs", {"epochs": 8}),
     ("longer", "30 epochs", {"epochs": 30}),
     ("logistic", "logistic activations", {"model_settings": {"activation": "logistic"}}),

@@ -57,7 +57,7 @@ class TrainingConfig(Pipeline):
     averaging: float = setting(
         0.0,
         "decay of a running average of the weights, which then is what is measured and kept: 0.999 averages about "
-        "1,000 steps; 0: none",
+        "1,000 steps, at first a tenth of those taken; 0: none",
     )
     seed: int = setting(0, "seed of the weights, the order of the images and the crops")
     device: str = setting("auto", "cpu, cuda, cuda:N, or auto: cuda where there is one")
