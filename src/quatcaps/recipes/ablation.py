@@ -53,6 +53,7 @@ OTHERS: tuple[tuple[str, str, Mapping[str, Any]], ...] = (
     ("zoom", "zoom by 20%", {"scale": 0.2}),
     ("stretched", "stretched by 30%", {"stretch": 0.3}),
     ("flat", "a constant rate, averaged over up to 2,000 steps", {"schedule": "constant", "averaging": 0.9995}),
+    ("warmup", "a rate that rises over 1,000 steps", {"warmup": 1000}),
     ("shorter", "8 epochs", {"epochs": 8}),
     ("longer", "30 epochs", {"epochs": 30}),
     ("logistic", "logistic activations", {"model_settings": {"activation": "logistic"}}),
