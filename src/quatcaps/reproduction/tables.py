@@ -84,9 +84,7 @@ def page(name: str, entries: Sequence[Entry], *, quoted: bool = True) -> Page:
         )
     notes = f"{SPREAD} {LOWEST} {LATE_EPOCHS}"
     if name == "table2":
-        return Page(
-            title, (f"{SPREAD} {LOWEST} {LATE_EPOCHS}",), (_overview(shown, others), _details(shown)), _numbers(shown)
-        )
+        return Page(title, (notes,), (_overview(shown, others), _details(shown)), _numbers(shown))
     if name == "table3":
         return Page(title, (notes,), (_branching(shown),), _numbers(shown))
     return Page(title, _ablation_notes(shown), (_ablation(shown),), _ablation_numbers(shown))
