@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import statistics
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from quatcaps.recipes.tables import ROWS, TABLES
 from quatcaps.reproduction.collection import Entry, collect, spread
 from quatcaps.reproduction.figures import emptier_side
 from quatcaps.reproduction.matching import match
+from quatcaps.reproduction.record import RunRecord
 from quatcaps.reproduction.render import render
 from quatcaps.reproduction.tables import page
 from quatcaps.reproduction.toys import against_best
@@ -128,14 +130,19 @@ def test_branching(tmp_path: Path) -> None:
     assert [line[5] == "–" for line in lines] == [True, True, False, True]
 
 
+def ablation_of(records: Iterable[RunRecord], output: Path) -> str:
+    """The ablation's page, rendered from these."""
+    for record in records:
+        leave(output, record)
+    render("ablation", ALL, output)
+    return (output / "ablation.md").read_text()
+
+
 def test_ablation(tmp_path: Path) -> None:
     """Six toys, of which five are always the hardest: what is left is one, of the first run."""
     runs = [made_up(ROWS["ablation/ending"], seed, 0.02 + 0.1 * seed) for seed in range(3)]
     best = [made_up(ROWS["ablation/best"], seed, 0.05 + 0.1 * seed) for seed in range(3)]
-    for run in (*runs, *best):
-        leave(tmp_path, run)
-    render("ablation", ALL, tmp_path)
-    text = (tmp_path / "ablation.md").read_text()
+    text = ablation_of((*runs, *best), tmp_path)
     assert "The hardest toys: cat 0, cat 1, cat 2, car 2, car 1." in text
     (line,) = cells(text, "+ a rate that ends at 0")
     errors = [run.final["validation"].percent for run in runs]
@@ -156,10 +163,7 @@ def test_settings_are_compared_on_the_toys_that_both_have_seen(tmp_path: Path) -
     """Two of three runs: a mean over other toys would say something about the toys."""
     best = [made_up(ROWS["ablation/best"], seed, 0.05 + 0.1 * seed) for seed in range(3)]
     fewer = [made_up(ROWS["ablation/zoom"], seed, 0.07 + 0.1 * seed) for seed in range(2)]
-    for run in (*best, *fewer):
-        leave(tmp_path, run)
-    render("ablation", ALL, tmp_path)
-    text = (tmp_path / "ablation.md").read_text()
+    text = ablation_of((*best, *fewer), tmp_path)
     (line,) = cells(text, "best, zoom by 20%")
     shared = zip(fewer, best[:2], strict=True)
     differing = [one.final["validation"].percent - other.final["validation"].percent for one, other in shared] + [0, 0]

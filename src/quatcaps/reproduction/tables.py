@@ -10,7 +10,7 @@ from quatcaps.recipes.rows import Published, Quoted, Row
 from quatcaps.recipes.tables import DATASETS, QUOTED, REFERENCES, TABLES
 from quatcaps.report.tables import NOTHING, Table
 from quatcaps.reproduction.collection import LATE, Entry, columns, spread
-from quatcaps.reproduction.toys import HARDEST, against_best, complete, hardest, mean_error
+from quatcaps.reproduction.held_out import held_out_notes, held_out_numbers, held_out_table
 
 NAMES = {
     "smallnorb": "smallNORB",
@@ -50,15 +50,6 @@ MARKED = (
     "compared."
 )
 
-HELD_OUT = (
-    "Errors in % on toys that are held out of the training images of smallNORB: five runs hold out one toy of each "
-    "class in turn, and every toy counts the same. No test image was looked at. Each line that begins with + has all "
-    "changes above it; those with `best, …` are the last of them and one change more. Where whole toys are taken for "
-    "another class whatever the settings, what settings differ in shows better without them. Against best: how many "
-    "percentage points more errors, the mean over the toys that both have seen ± its standard error; a line with fewer "
-    "than five runs has no other number, as it has not seen all toys."
-)
-
 
 @dataclass(frozen=True)
 class Page:
@@ -87,7 +78,7 @@ def page(name: str, entries: Sequence[Entry], *, quoted: bool = True) -> Page:
         return Page(title, (notes,), (_overview(shown, others), _details(shown)), _numbers(shown))
     if name == "table3":
         return Page(title, (notes,), (_branching(shown),), _numbers(shown))
-    return Page(title, _ablation_notes(shown), (_ablation(shown),), _ablation_numbers(shown))
+    return Page(title, held_out_notes(shown), (held_out_table(shown),), held_out_numbers(shown))
 
 
 def pair(published: Published | None) -> str:
@@ -292,64 +283,6 @@ def _numbers(entries: Sequence[Entry]) -> Table:
             for entry in entries
         ),
     )
-
-
-def _ablation_notes(entries: Sequence[Entry]) -> tuple[str, ...]:
-    missing = [entry.row.system for entry in entries if not entry.records]
-    notes = (HELD_OUT, f"The hardest toys: {', '.join(hardest(entries)) or NOTHING}.")
-    return (*notes, f"Not measured yet: {'; '.join(missing)}.") if missing else notes
-
-
-def _ablation(entries: Sequence[Entry]) -> Table:
-    return Table(
-        "Held-out toys of smallNORB, error (%)",
-        ("settings", "all toys", f"without the {HARDEST} hardest", "against best", "runs", "training (min)"),
-        tuple(
-            (
-                entry.row.system,
-                *_held_out(entry, entries),
-                str(against_best(entry, entries) or NOTHING),
-                str(len(entry.records)),
-                entry.minutes,
-            )
-            for entry in entries
-            if entry.records
-        ),
-    )
-
-
-def _ablation_numbers(entries: Sequence[Entry]) -> Table:
-    lines = []
-    for entry in entries:
-        difference = against_best(entry, entries)
-        lines.append(
-            (
-                entry.row.key,
-                entry.row.system,
-                str(len(entry.records)),
-                *_held_out(entry, entries),
-                NOTHING if difference is None else f"{difference.mean:.4f}",
-                NOTHING if difference is None or difference.uncertainty is None else f"{difference.uncertainty:.4f}",
-                entry.minutes,
-            )
-        )
-    names = ("key", "settings", "runs", "error", "error_without_hardest", "against_best", "standard_error")
-    return Table("", (*names, "training_minutes"), tuple(lines))
-
-
-def _held_out(entry: Entry, entries: Sequence[Entry]) -> tuple[str, str]:
-    """The mean error over all toys, and without the hardest, if it has seen all that any has."""
-    if entry not in complete(entries):
-        return NOTHING, NOTHING
-    return percent(mean_error(entry)), percent(mean_error(entry, hardest(entries)))
-
-
-def percent(error: float | None) -> str:
-    """
-    >>> percent(2.345), percent(None)
-    ('2.35', '–')
-    """
-    return NOTHING if error is None else f"{error:.2f}"
 
 
 def _error(row: Row) -> str:
