@@ -132,9 +132,9 @@ def test_the_ablation_ends_at_best() -> None:
     steps = [ROWS[f"ablation/{key}"].config(0).to_json() for key, _, _ in STEPS]
     for (key, _, names), before, after in zip(STEPS[1:], steps, steps[1:], strict=False):
         assert {name for name in after if after[name] != before[name]} == set(names), key
-    for key, _, changes in OTHERS:
-        other = ROWS[f"ablation/{key}"].config(0).to_json()
-        assert {name for name in other if other[name] != steps[-1][name]} == set(changes), key
+    for step, key, _, changes in OTHERS:
+        other, beginning = (ROWS[f"ablation/{each}"].config(0).to_json() for each in (key, step))
+        assert {name for name in other if other[name] != beginning[name]} == set(changes), key
         assert not other["test"]
 
 

@@ -24,7 +24,7 @@ from quatcaps.reproduction.tables import page
 from quatcaps.reproduction.toys import against_best
 
 ALL = list(ROWS.values())
-TWO_SETTINGS = (("best", 2), ("zoom", 3))
+TWO_SETTINGS = (("best", 2), ("mirrored", 3))
 
 
 def cells(text: str, start: str) -> list[list[str]]:
@@ -151,7 +151,7 @@ def test_ablation(tmp_path: Path) -> None:
     assert line[1:3] == [f"{statistics.mean([*errors, 90, 90, 90]):.2f}", f"{errors[0]:.2f}"]
     assert line[3:5] == [f"{mean:+.2f} ± {deviation / 6**0.5:.2f}", "3"]
     assert mean < 0
-    assert cells(text, "+ patches of toys seen from the same viewpoint: best")[0][3] == "–"
+    assert cells(text, "+ zoom by 20%: best")[0][3] == "–"
     with (tmp_path / "ablation.csv").open() as file:
         found = {row["key"]: row for row in csv.DictReader(file)}
     assert found["ablation/ending"]["error"] == line[1]
@@ -162,9 +162,9 @@ def test_ablation(tmp_path: Path) -> None:
 def test_settings_are_compared_on_the_toys_that_both_have_seen(tmp_path: Path) -> None:
     """Two of three runs: a mean over other toys would say something about the toys."""
     best = [made_up(ROWS["ablation/best"], seed, 0.05 + 0.1 * seed) for seed in range(3)]
-    fewer = [made_up(ROWS["ablation/zoom"], seed, 0.07 + 0.1 * seed) for seed in range(2)]
+    fewer = [made_up(ROWS["ablation/mirrored"], seed, 0.07 + 0.1 * seed) for seed in range(2)]
     text = ablation_of((*best, *fewer), tmp_path)
-    (line,) = cells(text, "best, zoom by 20%")
+    (line,) = cells(text, "best, mirrored toys")
     shared = zip(fewer, best[:2], strict=True)
     differing = [one.final["validation"].percent - other.final["validation"].percent for one, other in shared] + [0, 0]
     assert line[1:3] == ["–", "–"]

@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any
 
 from quatcaps.recipes import best, paper
-from quatcaps.recipes.chosen import COARSE, TOYS
+from quatcaps.recipes.chosen import COARSE, DEEP, TOYS
 from quatcaps.recipes.rows import Row, whole
 from quatcaps.training.config import TrainingConfig
 
@@ -27,7 +27,9 @@ STEPS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     ("margin", "the largest margin from the start", ("margin_scale",)),
     ("decay", "weight decay", ("weight_decay",)),
     ("average", "averaged weights", ("averaging",)),
-    ("best", "patches of toys seen from the same viewpoint: best", ("patch", "patch_from")),
+    ("patches", "patches of toys seen from the same viewpoint", ("patch", "patch_from")),
+    ("deep", "fewer capsules, on a coarser grid behind deeper branches", ("model_settings",)),
+    ("best", "zoom by 20%: best", ("scale",)),
 )
 """Key, words, and the settings that take their value from `best` at this step and after it."""
 
@@ -36,50 +38,71 @@ OF_TOYS: Mapping[str, Any] = {
     **{name: value for name, value in TOYS.items() if name not in KEPT},
     "patch_from": "class",
 }
-"""How `TOYS` differs from `best`."""
+"""How `TOYS` differs from the step `patches`."""
 
-OTHERS: tuple[tuple[str, str, Mapping[str, Any]], ...] = (
-    ("coarse", "fewer capsules on a coarser grid", {"model_settings": COARSE}),
-    ("toys", "the recipe of the rendered toys", OF_TOYS),
-    ("cross-entropy", "cross-entropy", {"loss": "cross-entropy", "score_scale": 10.0, "label_smoothing": 0.1}),
-    ("any-patches", "patches of any image of the class", {"patch_from": "class"}),
-    ("higher-rate", "a higher rate, more weight decay", {"learning_rate": 1e-2, "weight_decay": 0.1}),
-    ("windows", "several windows of a test image", {"test_crops": 3}),
-    ("noise", "noise", {"noise": 0.7}),
-    ("whole-toys", "images of 36×36", {"image_size": 36}),
-    ("mirrored", "mirrored toys", {"flip": True}),
-    ("erasing", "a blotted square", {"erase": 0.3}),
-    ("warps", "rotation by 10°, zoom by 10%", {"rotation": 10.0, "scale": 0.1}),
-    ("zoom", "zoom by 20%", {"scale": 0.2}),
-    ("stretched", "stretched by 30%", {"stretch": 0.3}),
-    ("flat", "a constant rate, averaged over up to 2,000 steps", {"schedule": "constant", "averaging": 0.9995}),
-    ("warmup", "a rate that rises over 1,000 steps", {"warmup": 1000}),
-    ("shorter", "8 epochs", {"epochs": 8}),
-    ("longer", "30 epochs", {"epochs": 30}),
-    ("logistic", "logistic activations", {"model_settings": {"activation": "logistic"}}),
-    ("three-iterations", "three iterations", {"model_settings": {"iterations": 3}}),
+OTHERS: tuple[tuple[str, str, str, Mapping[str, Any]], ...] = (
+    ("best", "stretched", "stretched by 30%", {"stretch": 0.3}),
+    ("best", "wider-zoom", "zoom by 30%", {"scale": 0.3}),
+    ("best", "turned", "rotation by 10°", {"rotation": 10.0}),
+    ("best", "mirrored", "mirrored toys", {"flip": True}),
+    ("best", "erasing", "a blotted square", {"erase": 0.3}),
+    ("best", "any-patches", "patches of any image of the class", {"patch_from": "class"}),
+    ("best", "whole-toys", "images of 36×36", {"image_size": 36}),
+    ("best", "windows", "several windows of a test image", {"test_crops": 3}),
+    ("best", "cross-entropy", "cross-entropy", {"loss": "cross-entropy", "score_scale": 10.0, "label_smoothing": 0.1}),
+    ("best", "higher-rate", "a higher rate, more weight decay", {"learning_rate": 1e-2, "weight_decay": 0.1}),
+    ("best", "longer", "30 epochs", {"epochs": 30}),
+    ("best", "logistic", "logistic activations", {"model_settings": {**DEEP, "activation": "logistic"}}),
+    ("best", "three-iterations", "three iterations", {"model_settings": {**DEEP, "iterations": 3}}),
+    ("deep", "deep-noise", "noise", {"noise": 0.7}),
+    ("patches", "coarse", "coarse shape", {"model_settings": COARSE}),
+    ("patches", "coarse-zoom", "coarse shape, zoom by 20%", {"model_settings": COARSE, "scale": 0.2}),
+    ("patches", "coarse-noise", "coarse shape, noise", {"model_settings": COARSE, "noise": 0.7}),
+    (
+        "patches",
+        "coarse-noise-zoom",
+        "coarse shape, noise, zoom by 20%",
+        {"model_settings": COARSE, "noise": 0.7, "scale": 0.2},
+    ),
+    ("patches", "coarse-window", "coarse shape, windows of 40×40", {"model_settings": COARSE, "crop": 40}),
+    ("patches", "toys", "the recipe of the rendered toys", OF_TOYS),
+    ("patches", "patches-noise", "noise", {"noise": 0.7}),
+    ("patches", "patches-zoom", "zoom by 20%", {"scale": 0.2}),
+    ("patches", "patches-stretched", "stretched by 30%", {"stretch": 0.3}),
+    (
+        "patches",
+        "patches-flat",
+        "a constant rate, averaged over up to 2,000 steps",
+        {"schedule": "constant", "averaging": 0.9995},
+    ),
+    ("patches", "patches-warmup", "a rate that rises over 1,000 steps", {"warmup": 1000}),
+    ("patches", "patches-lower-rate", "a lower rate", {"learning_rate": 1e-3}),
+    ("patches", "patches-shorter", "8 epochs", {"epochs": 8}),
 )
-"""What `best` might have been: it, and one change."""
+"""What `best` might have been: the step that has it but for one change or two, key, words, and the changes."""
 
 
-def up_to(step: int) -> TrainingConfig:
-    """`paper` with what `best` changes up to a step."""
+UP_TO = {"patches": "… patches", "deep": "… deeper branches", "best": "best"}
+"""The steps that others begin at, in words."""
+
+
+def up_to(step: str, changes: Mapping[str, Any] | None = None) -> TrainingConfig:
+    """`paper` with what `best` changes up to a step, and changes beside it."""
     wanted = best(DATASET)
-    names = [name for _, _, changed in STEPS[: step + 1] for name in changed]
-    return whole(paper(DATASET).changed({**{name: getattr(wanted, name) for name in names}, **HELD_OUT}))
-
-
-def with_change(changes: Mapping[str, Any]) -> TrainingConfig:
-    """`best` with one change more."""
-    return whole(best(DATASET).changed({**HELD_OUT, **changes}))
+    number = [key for key, _, _ in STEPS].index(step)
+    names = [name for _, _, changed in STEPS[: number + 1] for name in changed]
+    taken = {name: getattr(wanted, name) for name in names}
+    return whole(paper(DATASET).changed({**taken, **HELD_OUT, **(changes or {})}))
 
 
 def rows_of_ablation() -> list[Row]:
-    """A row for each step, and for each change to the last."""
-    steps = [(f"ablation/{key}", words, partial(up_to, number)) for number, (key, words, _) in enumerate(STEPS)]
-    steps[1:] = [(key, f"+ {words}", made) for key, words, made in steps[1:]]
-    others = [(f"ablation/{key}", f"best, {words}", partial(with_change, changes)) for key, words, changes in OTHERS]
+    """A row for each step, and for each change to one of them."""
+    steps = [
+        (key, words if number == 0 else f"+ {words}", partial(up_to, key))
+        for number, (key, words, _) in enumerate(STEPS)
+    ]
+    others = [(key, f"{UP_TO[step]}, {words}", partial(up_to, step, changes)) for step, key, words, changes in OTHERS]
     return [
-        Row(key, ("ablation",), words, "ablation", DATASET, configuration, folds=FOLDS)
+        Row(f"ablation/{key}", ("ablation",), words, "ablation", DATASET, configuration, folds=FOLDS)
         for key, words, configuration in (*steps, *others)
     ]

@@ -231,7 +231,7 @@ def _draw_ablation(entries: Sequence[Entry], path: Path) -> None:
             dots = {"linestyle": "none", "marker": "o", "markersize": 4.5, "markeredgecolor": "white"}
             axes.plot(errors, [level] * len(errors), color=colour, zorder=3, **dots)
         largest = max((error for entry in trained for error in fold_errors(entry, without)), default=20.0)
-        axes.set_xlim(0, 1.18 * largest)
+        axes.set_xlim(0, 1.04 * largest)
     dress(panels[-1], "against best, same toys", "percentage points more", "")
     panels[-1].axvline(0, color=MUTED, linewidth=1.2, zorder=2)
     furthest = 1.0
@@ -242,7 +242,7 @@ def _draw_ablation(entries: Sequence[Entry], path: Path) -> None:
             panels[-1].errorbar(difference.mean, level, xerr=either_way, color=colour, zorder=3, **mark)
             _value(panels[-1], level, f"{difference.mean:+.1f}")
             furthest = max(furthest, abs(difference.mean) + either_way)
-    panels[-1].set_xlim(-1.1 * furthest, 1.5 * furthest)
+    panels[-1].set_xlim(-1.1 * furthest, 1.1 * furthest)
     for axes in panels:
         axes.grid(visible=False, axis="y")
         axes.grid(axis="x", color=RULE, linewidth=0.8)
@@ -253,9 +253,9 @@ def _draw_ablation(entries: Sequence[Entry], path: Path) -> None:
 
 
 def _value(axes: Axes, level: int, text: str) -> None:
-    """A number at the right border."""
+    """A number beside the right border."""
     border = axes.get_yaxis_transform()
-    axes.text(0.99, level, text, transform=border, ha="right", va="center", fontsize=SMALL, color=INK, zorder=4)
+    axes.text(1.02, level, text, transform=border, ha="left", va="center", fontsize=SMALL, color=INK, zorder=4)
 
 
 def _published(axes: Axes, error: float, level: int) -> None:

@@ -11,10 +11,10 @@ from quatcaps.reproduction.toys import HARDEST, against_best, complete, hardest,
 EXPLAINED = (
     "Errors in % on toys that are held out of the training images of smallNORB: five runs hold out one toy of each "
     "class in turn, and every toy counts the same. No test image was looked at. Each line that begins with + has all "
-    "changes above it; those with `best, …` are the last of them and one change more. Where whole toys are taken for "
-    "another class whatever the settings, what settings differ in shows better without them. Against best: how many "
-    "percentage points more errors, the mean over the toys that both have seen ± its standard error; a line with fewer "
-    "than five runs has no other number, as it has not seen all toys."
+    "changes above it; those with `best`, `… patches` or `… deeper branches` have what is changed up to there, and "
+    "what they name. Where whole toys are taken for another class whatever the settings, what settings differ in shows "
+    "better without them. Against best: how many percentage points more errors, the mean over the toys that both have "
+    "seen ± its standard error; a line with fewer than five runs has no other number, as it has not seen all toys."
 )
 
 
