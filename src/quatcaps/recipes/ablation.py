@@ -40,50 +40,50 @@ OF_TOYS: Mapping[str, Any] = {
 }
 """How `TOYS` differs from the step `patches`."""
 
-OTHERS: tuple[tuple[str, str, str, Mapping[str, Any]], ...] = (
-    ("best", "stretched", "stretched by 30%", {"stretch": 0.3}),
-    ("best", "wider-zoom", "zoom by 30%", {"scale": 0.3}),
-    ("best", "turned", "rotation by 10°", {"rotation": 10.0}),
-    ("best", "mirrored", "mirrored toys", {"flip": True}),
-    ("best", "erasing", "a blotted square", {"erase": 0.3}),
-    ("best", "any-patches", "patches of any image of the class", {"patch_from": "class"}),
-    ("best", "whole-toys", "images of 36×36", {"image_size": 36}),
-    ("best", "windows", "several windows of a test image", {"test_crops": 3}),
-    ("best", "cross-entropy", "cross-entropy", {"loss": "cross-entropy", "score_scale": 10.0, "label_smoothing": 0.1}),
-    ("best", "higher-rate", "a higher rate, more weight decay", {"learning_rate": 1e-2, "weight_decay": 0.1}),
-    ("best", "longer", "30 epochs", {"epochs": 30}),
-    ("best", "logistic", "logistic activations", {"model_settings": {**DEEP, "activation": "logistic"}}),
-    ("best", "three-iterations", "three iterations", {"model_settings": {**DEEP, "iterations": 3}}),
-    ("deep", "deep-noise", "noise", {"noise": 0.7}),
-    ("patches", "coarse", "coarse shape", {"model_settings": COARSE}),
-    ("patches", "coarse-zoom", "coarse shape, zoom by 20%", {"model_settings": COARSE, "scale": 0.2}),
-    ("patches", "coarse-noise", "coarse shape, noise", {"model_settings": COARSE, "noise": 0.7}),
-    (
-        "patches",
-        "coarse-noise-zoom",
-        "coarse shape, noise, zoom by 20%",
-        {"model_settings": COARSE, "noise": 0.7, "scale": 0.2},
+OTHERS: Mapping[str, tuple[tuple[str, str, Mapping[str, Any]], ...]] = {
+    "best": (
+        ("stretched", "stretched by 30%", {"stretch": 0.3}),
+        ("wider-zoom", "zoom by 30%", {"scale": 0.3}),
+        ("turned", "rotation by 10°", {"rotation": 10.0}),
+        ("mirrored", "mirrored toys", {"flip": True}),
+        ("erasing", "a blotted square", {"erase": 0.3}),
+        ("any-patches", "patches of any image of the class", {"patch_from": "class"}),
+        ("windows", "several windows of a test image", {"test_crops": 3}),
+        ("cross-entropy", "cross-entropy", {"loss": "cross-entropy", "score_scale": 10.0, "label_smoothing": 0.1}),
+        ("higher-rate", "a higher rate, more weight decay", {"learning_rate": 1e-2, "weight_decay": 0.1}),
+        ("longer", "30 epochs", {"epochs": 30}),
+        ("logistic", "logistic activations", {"model_settings": {**DEEP, "activation": "logistic"}}),
+        ("three-iterations", "three iterations", {"model_settings": {**DEEP, "iterations": 3}}),
     ),
-    ("patches", "coarse-window", "coarse shape, windows of 40×40", {"model_settings": COARSE, "crop": 40}),
-    ("patches", "toys", "the recipe of the rendered toys", OF_TOYS),
-    ("patches", "patches-noise", "noise", {"noise": 0.7}),
-    ("patches", "patches-zoom", "zoom by 20%", {"scale": 0.2}),
-    ("patches", "patches-stretched", "stretched by 30%", {"stretch": 0.3}),
-    (
-        "patches",
-        "patches-flat",
-        "a constant rate, averaged over up to 2,000 steps",
-        {"schedule": "constant", "averaging": 0.9995},
+    "deep": (("deep-noise", "noise", {"noise": 0.7}),),
+    "patches": (
+        ("coarse", "coarse shape", {"model_settings": COARSE}),
+        ("coarse-zoom", "coarse shape, zoom by 20%", {"model_settings": COARSE, "scale": 0.2}),
+        ("coarse-noise", "coarse shape, noise", {"model_settings": COARSE, "noise": 0.7}),
+        (
+            "coarse-noise-zoom",
+            "coarse shape, noise, zoom by 20%",
+            {"model_settings": COARSE, "noise": 0.7, "scale": 0.2},
+        ),
+        ("coarse-window", "coarse shape, windows of 40×40", {"model_settings": COARSE, "crop": 40}),
+        ("toys", "the recipe of the rendered toys", OF_TOYS),
+        ("patches-noise", "noise", {"noise": 0.7}),
+        ("patches-zoom", "zoom by 20%", {"scale": 0.2}),
+        ("patches-stretched", "stretched by 30%", {"stretch": 0.3}),
+        (
+            "patches-flat",
+            "a constant rate, averaged over up to 2,000 steps",
+            {"schedule": "constant", "averaging": 0.9995},
+        ),
+        ("patches-warmup", "a rate that rises over 1,000 steps", {"warmup": 1000}),
+        ("patches-lower-rate", "a lower rate", {"learning_rate": 1e-3}),
+        ("patches-shorter", "8 epochs", {"epochs": 8}),
     ),
-    ("patches", "patches-warmup", "a rate that rises over 1,000 steps", {"warmup": 1000}),
-    ("patches", "patches-lower-rate", "a lower rate", {"learning_rate": 1e-3}),
-    ("patches", "patches-shorter", "8 epochs", {"epochs": 8}),
-)
-"""What `best` might have been: the step that has it but for one change or two, key, words, and the changes."""
+}
+"""What `best` might have been, by the step that it begins at: key, words, and the settings that it changes there."""
 
-
-UP_TO = {"patches": "… patches", "deep": "… deeper branches", "best": "best"}
-"""The steps that others begin at, in words."""
+BEGINNINGS = {"best": "best", "deep": "… deeper branches", "patches": "… patches"}
+"""Those steps in words."""
 
 
 def up_to(step: str, changes: Mapping[str, Any] | None = None) -> TrainingConfig:
@@ -101,7 +101,11 @@ def rows_of_ablation() -> list[Row]:
         (key, words if number == 0 else f"+ {words}", partial(up_to, key))
         for number, (key, words, _) in enumerate(STEPS)
     ]
-    others = [(key, f"{UP_TO[step]}, {words}", partial(up_to, step, changes)) for step, key, words, changes in OTHERS]
+    others = [
+        (key, f"{BEGINNINGS[step]}, {words}", partial(up_to, step, changes))
+        for step, beside in OTHERS.items()
+        for key, words, changes in beside
+    ]
     return [
         Row(f"ablation/{key}", ("ablation",), words, "ablation", DATASET, configuration, folds=FOLDS)
         for key, words, configuration in (*steps, *others)
