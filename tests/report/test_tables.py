@@ -58,21 +58,57 @@ def test_html_shows_every_cell_as_text_and_marks_numbers() -> None:
 
 def test_rich_prints_names_that_look_like_markup_and_aligns_numbers_right() -> None:
     console = Console(file=io.StringIO(), width=60, record=True)
-    console.print(NASTY.rich())
+    console.print(NASTY.rich(60))
     text = console.export_text()
     assert "[red]x|y*\\" in text
     ends = [line.rstrip().rfind(end) + len(end) for line in text.splitlines() for end in ("1,234", "−5") if end in line]
     assert len(ends) == 2
     assert ends[0] == ends[1]
-    assert [column.justify for column in NASTY.rich().columns] == ["left", "right"]
+    assert [column.justify for column in NASTY.rich(60).columns] == ["left", "right"]
 
 
-def test_rich_keeps_the_names_of_rows_and_all_digits_where_there_is_little_room() -> None:
+def printed(table: Table, width: int) -> list[str]:
+    console = Console(file=io.StringIO(), width=width, record=True)
+    console.print(table.rich(width))
+    return console.export_text().splitlines()
+
+
+def test_rich_keeps_the_words_of_rows_and_all_digits_where_there_is_little_room() -> None:
     table = Table("T", ("class", *(f"column {index}" for index in range(9))), (("four-legged animal", *["123"] * 9),))
-    console = Console(file=io.StringIO(), width=70, record=True)
-    console.print(table.rich())
-    (row,) = [line for line in console.export_text().splitlines() if "four-legged animal" in line]
+    lines = printed(table, 70)
+    assert max(map(len, lines)) <= 70
+    (row,) = [line for line in lines if "four-legged" in line]
     assert row.count("123") == 9
+    assert any("animal" in line for line in lines)
+
+
+def test_long_names_of_rows_break_between_words_before_a_number_does() -> None:
+    words = "fewer capsules, on a coarser grid behind deeper branches, and more words still"
+    table = Table("", ("settings", "parameters", "published error (%)"), ((words, "4,253,349", "17.45 ± 0.76 (3)"),))
+    lines = printed(table, 50)
+    assert max(map(len, lines)) <= 50
+    text = " ".join(" ".join(lines).split())
+    assert "4,253,349 17.45 ± 0.76 (3)" in text
+    assert all(word in text for word in words.split())
+
+
+@pytest.mark.parametrize(
+    ("room", "widths"),
+    [
+        (99, [14, 7, 16]),  # nothing is broken
+        (35, [14, 7, 14]),  # the last name, between its words
+        (27, [14, 7, 6]),
+        (24, [11, 7, 6]),  # the first cell, between its words
+        (21, [10, 7, 4]),
+        (19, [10, 5, 4]),  # the second name, within its word
+        (17, [9, 4, 4]),  # the first cell, within a word
+        (3, [1, 1, 1]),
+        (0, [1, 1, 1]),
+    ],
+)
+def test_widths_of_columns(room: int, widths: list[int]) -> None:
+    table = Table("", ("row", "numbers", "a very long name"), (("qcn something-", "1234", "a word"),))
+    assert table.widths(room) == widths
 
 
 @pytest.mark.parametrize("cell", ["0", "12", "1,234", "1,234,567.89", "-3.5", "−2", "+1.0"])

@@ -73,7 +73,7 @@ def show_tables(results: Results, console: Console) -> None:
     tables = [*benchmark_tables(results.rows), *([scaling_table(results.scaling)] if results.scaling else [])]
     tables += [data_table(results.data)] if results.data else []
     for table in tables:
-        console.print(table.rich())
+        console.print(table.rich(console.width))
     for line in remarks([*results.rows, *results.scaling, *results.data]):
         console.print(line, highlight=False, markup=False, soft_wrap=True)
 

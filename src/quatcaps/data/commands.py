@@ -43,7 +43,7 @@ def list_command(data_dir: Path | None, console: Console) -> None:
     for name, (count, _) in TOYS.items():
         rows.append((name, count, count, "2×48×48", "0", "rendered where needed"))
     columns = ("name", "training", "test", "shape", "MB to fetch", "here")
-    console.print(Table("", columns, tuple(rows)).rich())
+    console.print(Table("", columns, tuple(rows)).rich(console.width))
     for name, description in DESCRIPTIONS.items():
         say(console, f"{name}: {description.summary}. Licence: {description.licence}.")
         say(console, f"  {description.citation}. {description.homepage}")

@@ -41,7 +41,7 @@ def evaluate_command(
         familiar = tuple(evaluations["familiar"].by_azimuth) if config.viewpoints == "azimuth" else ()
         evaluation_figure(evaluations["all"], place / f"evaluation-{split}.png", familiar)
     for table in evaluation_tables(evaluations["all"]):
-        console.print(table.rich())
+        console.print(table.rich(console.width))
     for name, evaluation in evaluations.items():
         rate = evaluation.total
         console.print(

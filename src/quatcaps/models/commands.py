@@ -40,7 +40,7 @@ def models_table(dataset: str = "smallnorb") -> Table:
 
 def models_command(console: Console) -> None:
     """The table, and what each network is."""
-    console.print(models_table().rich())
+    console.print(models_table().rich(console.width))
     for name, model in MODELS.items():
         console.print(f"{name}: {model.summary}", highlight=False, markup=False, soft_wrap=True)
     console.print(

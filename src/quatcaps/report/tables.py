@@ -5,9 +5,10 @@ from __future__ import annotations
 import csv
 import io
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Literal
 
 from quatcaps.errors import QuatcapsError
@@ -58,21 +59,42 @@ class Table:
             for cells in columns
         )
 
-    def rich(self) -> RichTable:
-        """For `rich.console.Console.print`; names that look like rich's markup are printed as they are."""
+    def rich(self, width: int) -> RichTable:
+        """For `rich.console.Console.print` on so many columns of characters; names that look like rich's markup are
+        printed as they are."""
         from rich import box
         from rich.table import Table as Printed
         from rich.text import Text
 
         title = Text(self.title, style="bold") if self.title else None
         printed = Printed(title=title, title_justify="left", box=box.SIMPLE_HEAD, collapse_padding=True, pad_edge=False)
-        for index, (column, numeric) in enumerate(zip(self.columns, self.numeric, strict=True)):
+        room = width - 2 * len(self.columns)  # two spaces belong to each column
+        for column, numeric, fitted in zip(self.columns, self.numeric, self.widths(room), strict=True):
             justify: Literal["left", "right"] = "right" if numeric else "left"
-            # The other columns fold before the rows lose their names.
-            printed.add_column(Text(column), justify=justify, overflow="fold", no_wrap=index == 0)
+            printed.add_column(Text(column), justify=justify, overflow="fold", width=fitted)
         for row in self.rows:
             printed.add_row(*(Text(cell) for cell in row))
         return printed
+
+    def widths(self, room: int) -> list[int]:
+        """Of the columns, in characters, of `room` in all. Where there is little, the names of columns are broken
+        between words first, then cells; then words are, those of the columns' names first."""
+        cells = [[row[index] for row in self.rows] for index in range(len(self.columns))]
+        whole_cells = [longest(column) for column in cells]
+        cell_words = [longest(" ".join(column).split()) for column in cells]
+        name_words = [longest(name.split()) for name in self.columns]
+        names = [max(len(name), 1) for name in self.columns]
+        stages = (
+            [max(pair) for pair in zip(whole_cells, names, strict=True)],
+            [max(pair) for pair in zip(whole_cells, name_words, strict=True)],
+            [max(pair) for pair in zip(cell_words, name_words, strict=True)],
+            cell_words,
+            [1] * len(cells),
+        )
+        for upper, lower in pairwise(stages):
+            if sum(lower) <= room:
+                return narrowed(list(upper), lower, room)
+        return list(stages[-1])
 
     def markdown(self) -> str:
         """A table in GitHub's Markdown under its title in bold."""
@@ -101,6 +123,19 @@ class Table:
         )
         body = "".join(f"<tr>{''.join(_html_cells(row, kinds))}</tr>\n" for row in self.rows)
         return f"<table>\n{caption}<thead><tr>{head}</tr></thead>\n<tbody>\n{body}</tbody>\n</table>"
+
+
+def longest(texts: Sequence[str]) -> int:
+    """The length of the longest text, at least 1."""
+    return max((len(text) for text in texts), default=0) or 1
+
+
+def narrowed(widths: list[int], least: Sequence[int], room: int) -> list[int]:
+    """The widths, the widest made narrower until all are in `room`, none below its least."""
+    while sum(widths) > room:
+        _, index = max((width, index) for index, width in enumerate(widths) if width > least[index])
+        widths[index] -= 1
+    return widths
 
 
 def is_number(cell: str) -> bool:

@@ -104,7 +104,7 @@ def reproduce_command(
     rows, place = request.chosen_rows(), request.place
     jobs = in_order(rows, request.seeds)
     if only_list:
-        console.print(listing(jobs, place).rich())
+        console.print(listing(jobs, place).rich(console.width))
         return
     if only_render:
         finish(request, console, Summary())
@@ -131,7 +131,7 @@ def finish(request: Request, console: Console, summary: Summary) -> None:
         say(console, f"{made.title}: {output / name}.md, .csv and .png")
         for table in made.tables:
             if any(line[-1] != NOTHING for line in table.rows):
-                console.print(table.rich())
+                console.print(table.rich(console.width))
     for line in tell(summary):
         say(console, line)
     if summary.interrupted:

@@ -29,7 +29,7 @@ def list_command(console: Console) -> None:
     if not cards:
         say(console, NONE)
         return
-    console.print(list_table(cards).rich())
+    console.print(list_table(cards).rich(console.width))
     say(console, f'Use them with quatcaps evaluate --weights NAME, or quatcaps.load("{cards[0].name}").')
 
 
