@@ -67,7 +67,8 @@ class Pipeline:
     deviation: tuple[float, ...] = setting((), "of each channel, or one for all", by_dataset=True)
     test_crops: int = setting(
         1,
-        "windows of a test image down and across, evenly spread; activations are averaged over all of them",
+        "windows of a test image down and across, evenly spread where training has its windows; activations are "
+        "averaged over all of them",
         by_dataset=True,
     )
 
@@ -125,6 +126,11 @@ class Pipeline:
         if self.crop and self.crop > min(size):
             raise QuatcapsError(
                 f"crop = {self.crop}: the images are {size[0]}×{size[1]}; it must be at most {min(size)}"
+            )
+        if self.test_crops > 1 and not self.pad and size == (self.crop, self.crop):
+            raise QuatcapsError(
+                f"test_crops = {self.test_crops}: windows of {self.crop}×{self.crop} are all of an image of "
+                f"{size[0]}×{size[1]}; give a --pad, or a smaller --crop"
             )
 
     def seen(self, size: tuple[int, int]) -> tuple[int, int]:

@@ -319,6 +319,10 @@ def test_pipelines_that_do_not_fit_the_images() -> None:
         three.check(2, (48, 48))
     with pytest.raises(QuatcapsError, match=r"crop = 32: the images are 28×40; it must be at most 28"):
         Pipeline(0, 32).check(1, (28, 40))
+    same = Pipeline(28, 28, test_crops=3)
+    with pytest.raises(QuatcapsError, match=r"test_crops = 3: windows of 28×28 are all of an image of 28×28; give"):
+        same.check(1, (28, 28))
+    replace(same, pad=2).check(1, (28, 28))
     pipeline = Pipeline(0, 0, rotation=3.0)
     chance = draws(pipeline, 2, (4, 6), torch.Generator())
     with pytest.raises(QuatcapsError, match="cannot be turned or scaled whole: give a --crop"):

@@ -266,6 +266,19 @@ def test_evaluation_shows_windows_from_border_to_border(noise_images: ImageSet) 
         assert torch.equal(view, images[:, :, top : top + 28, left : left + 28])
 
 
+def test_evaluation_shows_windows_of_padded_images(noise_images: ImageSet) -> None:
+    pipeline = Pipeline(32, 32, pad=3, standardise="channel", mean=(0.5,), deviation=(0.25,), test_crops=3)
+    views = next(iter(evaluation_batches(noise_images, 60, pipeline, CPU)))
+    padded = torch.zeros(60, 2, 38, 38)
+    padded[:, :, 3:35, 3:35] = noise_images.images.float() / 255
+    assert len(views) == 9
+    for number, view in enumerate(views):
+        top, left = 3 * (number // 3), 3 * (number % 3)
+        assert torch.allclose(view, (padded[:, :, top : top + 32, left : left + 32] - 0.5) / 0.25, atol=1e-6)
+    middle = next(iter(evaluation_batches(noise_images, 60, replace(pipeline, test_crops=1), CPU)))
+    assert torch.equal(views[4], middle[0])
+
+
 @pytest.mark.parametrize("batch", [0, 61])
 def test_batch_that_does_not_fit(noise_images: ImageSet, batch: int) -> None:
     with pytest.raises(QuatcapsError, match=f"a batch of {batch} from 60"):

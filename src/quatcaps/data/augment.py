@@ -12,6 +12,7 @@ from typing import NamedTuple
 import torch
 from jaxtyping import Float
 from torch import Tensor
+from torch.nn import functional
 
 from quatcaps.chance import STEP, bell, mixed
 from quatcaps.errors import QuatcapsError
@@ -182,10 +183,14 @@ def grainy(values: Tensor, deviation: Tensor, grain: Tensor) -> Tensor:
     return torch.addcmul(values, noise, deviation[:, None, None, None])
 
 
-def spread_crops(images: Tensor, size: int, count: int) -> list[Tensor]:
-    """`count` × `count` windows of every image, evenly spread from border to border; one alone is the middle."""
+def spread_crops(images: Tensor, size: int, count: int, *, pad: int = 0) -> list[Tensor]:
+    """`count` × `count` windows of every image, evenly spread from border to border; one alone is the middle.
+
+    With `pad`, the borders are those of the image with so many zeros on each side.
+    """
     if count == 1:
         return [centre_crop(images, size)]
+    images = functional.pad(images, (pad,) * 4)
     height, width = images.shape[2:]
     check_crop(height, width, size)
     starts = [[round(number * (side - size) / (count - 1)) for number in range(count)] for side in (height, width)]

@@ -79,7 +79,8 @@ def views_for_evaluation(pipeline: Pipeline, images: Tensor) -> list[Tensor]:
     """What the network sees of test images: the middle alone, or several windows; each as `for_evaluation` gives it."""
     if pipeline.test_crops == 1:
         return [for_evaluation(pipeline, images)]
-    return [standardised(pipeline, view) for view in spread_crops(images, pipeline.crop, pipeline.test_crops)]
+    views = spread_crops(images, pipeline.crop, pipeline.test_crops, pad=pipeline.pad)
+    return [standardised(pipeline, view) for view in views]
 
 
 def for_evaluation(pipeline: Pipeline, images: Tensor) -> Tensor:
