@@ -92,6 +92,12 @@ def test_long_names_of_rows_break_between_words_before_a_number_does() -> None:
     assert all(word in text for word in words.split())
 
 
+def test_names_of_wide_characters_have_room() -> None:
+    table = Table("", ("類別", "error (%)"), (("四足動物", "2.10"), ("car", "1.05")))
+    (row,) = [line for line in printed(table, 80) if "2.10" in line]
+    assert "四足動物" in row
+
+
 @pytest.mark.parametrize(
     ("room", "widths"),
     [

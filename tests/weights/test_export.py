@@ -152,6 +152,11 @@ def test_command_trains_the_same(config: TrainingConfig, command: Callable, monk
     assert checked(started[0][0]) == config
 
 
+def test_command_is_for_any_device() -> None:
+    config = paper("mnist")
+    assert command_of(config.changed({"device": "cuda:1", "seed": 4})) == command_of(config.changed({"seed": 4}))
+
+
 def test_licence_names_the_dataset() -> None:
     assert "CIFAR-10" in export.licence_of("cifar10")
     assert export.licence_of("toys").startswith("MIT")

@@ -83,7 +83,7 @@ class Table:
         whole_cells = [longest(column) for column in cells]
         cell_words = [longest(" ".join(column).split()) for column in cells]
         name_words = [longest(name.split()) for name in self.columns]
-        names = [max(len(name), 1) for name in self.columns]
+        names = [longest([name]) for name in self.columns]
         stages = (
             [max(pair) for pair in zip(whole_cells, names, strict=True)],
             [max(pair) for pair in zip(whole_cells, name_words, strict=True)],
@@ -126,8 +126,10 @@ class Table:
 
 
 def longest(texts: Sequence[str]) -> int:
-    """The length of the longest text, at least 1."""
-    return max((len(text) for text in texts), default=0) or 1
+    """The cells of a terminal that the widest text takes, at least 1."""
+    from rich.cells import cell_len
+
+    return max(map(cell_len, texts), default=0) or 1
 
 
 def narrowed(widths: list[int], least: Sequence[int], room: int) -> list[int]:

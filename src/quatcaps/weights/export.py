@@ -131,8 +131,10 @@ def counts(experiment: Experiment) -> dict[str, int]:
 
 
 def command_of(config: TrainingConfig) -> str:
-    """What to type to train with this configuration: told by its differences from the paper's, which stays as it is."""
-    different = flags_between(config, paper(config.dataset))
+    """What to type to train with this configuration, on any device: told by its differences from the paper's, which
+    stays as it is."""
+    base = paper(config.dataset)
+    different = flags_between(config.changed({"device": base.device}), base)
     return shlex.join(["quatcaps", "train", "--recipe", "paper", "--dataset", config.dataset, *different])
 
 
