@@ -16,7 +16,7 @@ from quatcaps.evaluation.measure import Rate
 from quatcaps.recipes.quick import quick
 from quatcaps.recipes.tables import ROWS, TABLES
 from quatcaps.reproduction.collection import Entry, collect, spread
-from quatcaps.reproduction.figures import emptier_side
+from quatcaps.reproduction.figures import emptier_side, with_marks
 from quatcaps.reproduction.matching import match
 from quatcaps.reproduction.record import RunRecord
 from quatcaps.reproduction.render import render
@@ -194,6 +194,14 @@ def test_pictures_with_and_without_runs(tmp_path: Path, name: str) -> None:
     assert (tmp_path / f"{name}.png").read_bytes() != before
     with Image.open(tmp_path / f"{name}.png") as picture:
         assert picture.width > 1200
+
+
+def test_pictures_leave_out_systems_without_an_error() -> None:
+    qcn, em, cnn, other = (Entry(ROWS[f"mnist/{key}"]) for key in ("qcn/best", "em", "cnn", "resnet-20"))
+    elsewhere = Entry(ROWS["svhn/cnn"], (made_up(ROWS["svhn/cnn"]),))
+    assert with_marks([qcn, em, cnn, other]) == [qcn, em]
+    assert with_marks([qcn, em, cnn, other, elsewhere]) == [qcn, em, cnn, elsewhere]
+    assert with_marks([cnn]) == []
 
 
 def test_labels_stand_where_fewer_points_are() -> None:

@@ -40,7 +40,13 @@ def draw(name: str, entries: Sequence[Entry], path: Path, *, quoted: bool = True
         _draw_ablation(shown, path)
     else:
         groups = DATASETS if name == "table2" else ("branched", "not branched")
-        _draw_errors(shown, path, groups, quoted=quoted and name == "table2")
+        _draw_errors(with_marks(shown) or shown, path, groups, quoted=quoted and name == "table2")
+
+
+def with_marks(entries: Sequence[Entry]) -> list[Entry]:
+    """Those of systems that have an error to show in some entry, measured here or published."""
+    systems = {label(entry) for entry in entries if entry.errors("test") or entry.row.published is not None}
+    return [entry for entry in entries if label(entry) in systems]
 
 
 def label(entry: Entry) -> str:
