@@ -204,6 +204,13 @@ def test_pictures_leave_out_systems_without_an_error() -> None:
     assert with_marks([cnn]) == []
 
 
+@pytest.mark.parametrize("name", ["table2", "table3"])
+def test_pictures_without_any_error_keep_all_systems(tmp_path: Path, name: str) -> None:
+    render(name, [quick(row) for row in ALL], tmp_path, quick=True)
+    with Image.open(tmp_path / f"{name}.png") as picture:
+        assert picture.height > 300
+
+
 def test_labels_stand_where_fewer_points_are() -> None:
     right_of_it, left_of_it = (5.0, 20.0), (3.9, 20.1)
     assert emptier_side([], (4.0, 20.0), 12.0, 30.0) == "right"
