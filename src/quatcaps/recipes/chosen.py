@@ -59,8 +59,8 @@ MANY_IMAGES: Mapping[str, Any] = {
     "score_scale": 30.0,
     "model_settings": DEEP,
 }
-"""Where images are many: network and loss chosen on a tenth of CIFAR-10's training images, held out; epochs and erasing
-of MNIST and FashionMNIST on part of their own."""
+"""Where images are many: network and loss chosen on a tenth of CIFAR-10's training images, held out; epochs and
+augmentation of MNIST, FashionMNIST and SVHN on part of their own."""
 
 SMALLNORB: Mapping[str, Any] = {
     "schedule": "cosine",
@@ -83,7 +83,16 @@ BEST: Mapping[str, Mapping[str, Any]] = {
     "toys-mini": TOYS,
     "mnist": {**MANY_IMAGES, "epochs": 80, "crop": 28, "pad": 2, "rotation": 10.0, "scale": 0.1, "erase": 0.3},
     "fashionmnist": {**MANY_IMAGES, "epochs": 200, "crop": 28, "pad": 2, "flip": True, "erase": 0.25},
-    "svhn": {**MANY_IMAGES, "epochs": 40, "crop": 32, "pad": 2},
+    "svhn": {
+        **MANY_IMAGES,
+        "epochs": 100,
+        "crop": 32,
+        "pad": 2,
+        "rotation": 15.0,
+        "scale": 0.2,
+        "erase": 0.25,
+        "test_crops": 3,
+    },
     "cifar10": {**MANY_IMAGES, "epochs": 120},
 }
 """What `best` changes, by dataset."""

@@ -73,11 +73,11 @@ def page(name: str, entries: Sequence[Entry], *, quoted: bool = True) -> Page:
             tuple(_viewpoints(shown, others, *experiment) for experiment in REFERENCES),
             _viewpoint_numbers(shown),
         )
-    notes = f"{SPREAD} {LOWEST} {LATE_EPOCHS}"
+    notes = (f"{SPREAD} {LOWEST} {LATE_EPOCHS}", *_windows(shown))
     if name == "table2":
-        return Page(title, (notes,), (_overview(shown, others), _details(shown)), _numbers(shown))
+        return Page(title, notes, (_overview(shown, others), _details(shown)), _numbers(shown))
     if name == "table3":
-        return Page(title, (notes,), (_branching(shown),), _numbers(shown))
+        return Page(title, notes, (_branching(shown),), _numbers(shown))
     return Page(title, held_out_notes(shown), (held_out_table(shown),), held_out_numbers(shown))
 
 
@@ -88,6 +88,18 @@ def pair(published: Published | None) -> str:
     '3.7 → 7.5'
     """
     return NOTHING if published is None else f"{published.familiar:.1f} → {published.error:.1f}"
+
+
+def _windows(entries: Sequence[Entry]) -> tuple[str, ...]:
+    """Which rows look at a test image more than once, if any do."""
+    crops = {entry.row.key: {record.config.test_crops for record in entry.records} for entry in entries}
+    several = [f"{key} ({each}×{each})" for key, found in crops.items() for each in sorted(found) if each > 1]
+    if not several:
+        return ()
+    return (
+        "Mean activations of several windows of a test image name its class in "
+        f"{', '.join(several)}; in every other row one window does.",
+    )
 
 
 def _viewpoints(entries: Sequence[Entry], others: Sequence[Quoted], viewpoints: str, protocol: str) -> Table:
