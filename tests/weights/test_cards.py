@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from quatcaps.errors import QuatcapsError
 from quatcaps.evaluation.measure import Rate
 from quatcaps.training.config import TrainingConfig
 from quatcaps.weights.cards import Card, read_card
+from quatcaps.weights.page import facts_of
 
 CARD = Card(
     name="qcn-x",
@@ -152,3 +154,18 @@ def test_images_are_prepared_as_for_testing() -> None:
     for bad in (images[:, :1], images[0], images.float(), images[..., :32]):
         with pytest.raises(QuatcapsError, match=r"qcn-x takes uint8 of shape \(N, 2, 48, 48\)"):
             CARD.prepare(bad)
+        with pytest.raises(QuatcapsError, match=r"qcn-x takes uint8 of shape \(N, 2, 48, 48\)"):
+            CARD.views(bad)
+
+
+def test_views_are_what_the_error_was_measured_by() -> None:
+    images = torch.randint(256, (3, 2, 48, 48), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
+    (middle,) = CARD.views(images)
+    assert torch.equal(middle, CARD.prepare(images))
+    assert "windows" not in facts_of(CARD)["images"]
+    several = replace(CARD, config=CARD.config.changed({"test_crops": 3}))
+    views = several.views(images)
+    assert [tuple(view.shape) for view in views] == [(3, 2, 32, 32)] * 9
+    assert torch.equal(views[4], middle)
+    assert torch.equal(several.prepare(images), middle)
+    assert facts_of(several)["images"].endswith("32×32, the error by the mean activations of 3×3 windows")

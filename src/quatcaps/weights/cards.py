@@ -11,7 +11,7 @@ from typing import Any
 
 from torch import Tensor
 
-from quatcaps.data.pipeline import for_evaluation
+from quatcaps.data.pipeline import for_evaluation, views_for_evaluation
 from quatcaps.errors import QuatcapsError
 from quatcaps.evaluation.measure import Rate
 from quatcaps.files import read_json
@@ -104,13 +104,22 @@ class Card:
 
     def prepare(self, images: Tensor) -> Tensor:
         """(N, channels, height, width) uint8, of the size that was stored for training → what the network takes."""
+        self._check(images)
+        return for_evaluation(self.config, images)
+
+    def views(self, images: Tensor) -> list[Tensor]:
+        """The same images as the card's error was measured on: by the middle alone, as `prepare` gives it, or by the
+        mean activations of several windows (`config.test_crops`)."""
+        self._check(images)
+        return views_for_evaluation(self.config, images)
+
+    def _check(self, images: Tensor) -> None:
         wanted = (self.channels, *self.size)
         if images.ndim != 4 or tuple(images.shape[1:]) != wanted or str(images.dtype) != "torch.uint8":
             raise QuatcapsError(
                 f"images are {images.dtype} of shape {tuple(images.shape)}: {self.name} takes uint8 of shape "
                 f"(N, {', '.join(map(str, wanted))})"
             )
-        return for_evaluation(self.config, images)
 
     def to_json(self) -> dict[str, Any]:
         return {

@@ -36,10 +36,11 @@ def page(card: Card) -> str:
 def facts_of(card: Card) -> dict[str, str]:
     """What a card says in one line each."""
     height, width = card.size
-    seen = card.config.seen(card.size)
+    seen, crops = card.config.seen(card.size), card.config.test_crops
+    looked = f", the error by the mean activations of {crops}×{crops} windows" if crops > 1 else ""
     return {
         "model": f"{card.model}, {card.parameters:,} parameters",
-        "images": f"{card.channels}×{height}×{width}, of which the network sees {seen[0]}×{seen[1]}",
+        "images": f"{card.channels}×{height}×{width}, of which the network sees {seen[0]}×{seen[1]}{looked}",
         "classes": ", ".join(card.classes),
         "data": f"{card.dataset} ({card.provenance or 'provenance unknown'})",
         "number of images": ", ".join(f"{name} {count:,}" for name, count in card.images.items()),
