@@ -85,7 +85,17 @@ def test_paper_rows_follow_the_paper() -> None:
     assert row == paper("smallnorb").changed({"evaluate_every": 3, "evaluate_images": 0})
     assert ROWS["svhn/em"].config(0).weight_decay == 2e-7
     assert ROWS["smallnorb/em-joint"].config(0).weight_decay == 2e-7
-    assert ROWS["mnist/cnn"].config(0).loss == "cross-entropy"
+    assert ROWS["azimuth-strict/cnn"].config(0).loss == "cross-entropy"
+
+
+@pytest.mark.parametrize("dataset", DATASETS)
+@pytest.mark.parametrize("model", ["cnn", "resnet-20"])
+def test_controls_are_given_what_best_has(dataset: str, model: str) -> None:
+    given, row = ROWS[f"{dataset}/qcn/best"].config(3), ROWS[f"{dataset}/{model}"].config(3)
+    own = ("model", "model_settings", "loss", "score_scale", "learning_rate")
+    assert row.changed({name: getattr(given, name) for name in own}) == given
+    assert (row.model, row.loss, row.score_scale) == (model, "cross-entropy", 1.0)
+    assert row.learning_rate == pytest.approx(1e-3 if row.batch == 64 else 2e-3)
 
 
 def test_best_rows_measure_the_test_images_once_and_are_no_larger() -> None:

@@ -23,7 +23,7 @@ SPREAD = (
     "Errors in %, those measured here as mean ± sample deviation (number of seeds). The test error is that of the last "
     "epoch; no epoch is chosen by it. `paper`: the paper's settings; `best`: others, with no more parameters, chosen "
     "on images held out of the training images, for smallNORB not on them alone (docs/reproduction.md); "
-    "`control`: systems that the paper does not train."
+    "`control`: systems that the paper does not train, in Table II under what `best` has for the dataset."
 )
 LOWEST = (
     "Lowest epoch: the lowest of those at which all test images were measured. They choose it themselves, so it is no "
