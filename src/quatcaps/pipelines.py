@@ -29,6 +29,12 @@ class Pipeline:
     stretch: float = setting(
         0.0, "make training images up to 1 + this wider than high, or as much higher than wide", by_dataset=True
     )
+    elastic: float = setting(
+        0.0,
+        "bend training images: each pixel moves by a deviation of this part of the window's side, and its neighbours "
+        "with it",
+        by_dataset=True,
+    )
     erase: float = setting(
         0.0, "blot out a square of each training image, of this part of the window's side", by_dataset=True
     )
@@ -84,6 +90,7 @@ class Pipeline:
             ("rotation", 180),
             ("scale", 10),
             ("stretch", 10),
+            ("elastic", 1),
             ("erase", 1),
             ("patch", 1),
             ("noise", 10),
@@ -139,7 +146,7 @@ class Pipeline:
 
     @property
     def warps(self) -> bool:
-        return self.rotation > 0 or self.scale > 0 or self.stretch > 0
+        return max(self.rotation, self.scale, self.stretch, self.elastic) > 0
 
     @property
     def jitters(self) -> bool:

@@ -9,10 +9,12 @@ import numpy as np
 import pytest
 import torch
 from numpy.typing import NDArray
+from scipy.interpolate import BSpline
 from torch import Tensor
 
 from quatcaps.data.augment import (
     Draws,
+    bends,
     centre_crop,
     draw,
     jitter,
@@ -66,6 +68,22 @@ def splitmix(key: int) -> int:
     return key ^ key >> 31
 
 
+def random_numbers(key: int, count: int) -> Array:
+    """Nearly normal, from a key."""
+    keys = [splitmix(key) + place * 0x9E3779B97F4A7C15 for place in range(count)]
+    parts = [[splitmix(key) >> places & 0xFFFF for places in (0, 16, 32, 48)] for key in keys]
+    return (np.sum(parts, 1) - 2 * 65535) / math.sqrt(4 * (65536**2 - 1) / 12)
+
+
+def bend(key: int, size: int) -> Array:
+    """(2, size, size): where each pixel moves to; SciPy has the splines."""
+    knots = np.arange(-3, 4 + 4)  # four cells, and three more knots on each side
+    basis = BSpline.design_matrix(np.linspace(0, 4, size), knots, 3).toarray()
+    basis /= np.sqrt((basis**2).sum(1, keepdims=True))
+    points = random_numbers(key ^ 0x2545F4914F6CDD1D, 2 * 7 * 7).reshape(2, 7, 7)
+    return np.einsum("ip,dpq,jq->dij", basis, points, basis)
+
+
 def plainly(pipeline: Pipeline, image: NDArray[np.uint8], chance: Draws, k: int, other: Array | None = None) -> Array:
     """What `for_training` does to image number k; `other`: what it may be patched with, as seen."""
     values, padded = image.astype(np.float64), pipeline.pad > 0
@@ -73,12 +91,15 @@ def plainly(pipeline: Pipeline, image: NDArray[np.uint8], chance: Draws, k: int,
     top, left = int(chance.top[k]) - pipeline.pad, int(chance.left[k]) - pipeline.pad
     angle, zoom, wider = float(chance.angle[k]), float(chance.zoom[k]), float(chance.stretch[k]) ** 0.5
     middle = ((height - 1) / 2, (width - 1) / 2)
+    down, across = np.zeros((2, height, width))
+    if pipeline.elastic:
+        down, across = bend(int(chance.grain[k]), height) * pipeline.elastic * height
     seen = np.zeros((len(image), height, width))
     for i in range(height):
         for j in range(width):
             y, x = (i - middle[0]) / zoom, (j - middle[1]) / zoom
-            row = top + middle[0] + (math.cos(angle) * y + math.sin(angle) * x) * wider
-            column = left + middle[1] + (math.cos(angle) * x - math.sin(angle) * y) / wider
+            row = top + middle[0] + (math.cos(angle) * y + math.sin(angle) * x) * wider + down[i, j]
+            column = left + middle[1] + (math.cos(angle) * x - math.sin(angle) * y) / wider + across[i, j]
             seen[:, i, j] = between(values, row, column, padded)
     if chance.mirrored[k]:
         seen = seen[::-1, :, ::-1] if len(seen) == 2 else seen[:, :, ::-1]
@@ -93,9 +114,7 @@ def plainly(pipeline: Pipeline, image: NDArray[np.uint8], chance: Draws, k: int,
         assert other is not None
         seen[:, row : row + side, column : column + side] = other[:, row : row + side, column : column + side]
     if pipeline.noise:
-        keys = [splitmix(int(chance.grain[k])) + place * 0x9E3779B97F4A7C15 for place in range(seen.size)]
-        parts = [[splitmix(key) >> places & 0xFFFF for places in (0, 16, 32, 48)] for key in keys]
-        noise = (np.sum(parts, 1) - 2 * 65535) / math.sqrt(4 * (65536**2 - 1) / 12)
+        noise = random_numbers(int(chance.grain[k]), seen.size)
         seen = seen + float(chance.noise[k]) * noise.reshape(seen.shape)
     if pipeline.erase:
         side = round(pipeline.erase * height)
@@ -125,6 +144,7 @@ CASES = {
     "turn": (Pipeline(0, 8, rotation=30.0, standardise="none"), (2, 12, 11)),
     "scale": (Pipeline(0, 8, scale=0.5, standardise="none"), (1, 12, 12)),
     "stretch": (Pipeline(0, 8, stretch=0.5, standardise="none"), (1, 12, 12)),
+    "elastic": (Pipeline(0, 9, elastic=0.1, standardise="none"), (2, 12, 11)),
     "erase": (Pipeline(0, 8, erase=0.4), (2, 10, 10)),
     "erase all": (Pipeline(0, 8, erase=1.0), (1, 8, 8)),
     "noise": (Pipeline(0, 8, noise=2.0), (2, 10, 10)),
@@ -138,6 +158,7 @@ CASES = {
             rotation=20.0,
             scale=0.2,
             stretch=0.3,
+            elastic=0.05,
             erase=0.3,
             noise=0.5,
             brightness=0.1,
@@ -212,6 +233,32 @@ def test_a_warp_that_does_nothing_is_the_window(pictures: Tensor) -> None:
     plain = windows(pictures, chance.top, chance.left, 6)
     warped = warped_windows(pictures, chance.top, chance.left, 6, chance.angle, chance.zoom)
     assert torch.equal(warped, plain.float())
+
+
+@pytest.mark.parametrize("size", [1, 2, 7, 32])
+def test_bends_are_smooth_and_move_every_pixel_as_far(size: int) -> None:
+    keys = torch.randint(2**62, (4000,), generator=torch.Generator().manual_seed(0))
+    found = bends(keys, size)
+    assert found.shape == (2, 4000, size, size)
+    assert found.mean((1, 2, 3)).abs().max() < 0.065, "four standard errors of 4,000"
+    assert (found.std(1) - 1).abs().max() < 0.06, "the same deviation at every place"
+    assert torch.equal(bends(keys[7:9], size), found[:, 7:9]), "an image is bent by its key alone"
+    if size == 32:
+        steps = torch.cat([found.diff(dim=2).flatten(), found.diff(dim=3).flatten()])
+        assert 0.1 < steps.std() < 0.2, "neighbours move together"
+        assert abs(torch.corrcoef(found[:, :, 5, 9])[0, 1]) < 0.05, "down and across apart"
+
+
+def test_bends_leave_noise_as_it_was() -> None:
+    images = bytes_of(2, 1, 8, 8)
+    pipeline = Pipeline(0, 8, noise=0.5)
+    chance = draws(pipeline, 2, (8, 8), torch.Generator().manual_seed(2))
+    quiet = for_training(replace(pipeline, noise=0.0), images, chance)
+    bent = replace(pipeline, elastic=0.1)
+    noise = for_training(pipeline, images, chance) - quiet
+    again = for_training(bent, images, chance) - for_training(replace(bent, noise=0.0), images, chance)
+    assert torch.allclose(noise, again, atol=1e-6)
+    assert not torch.allclose(quiet, for_training(replace(bent, noise=0.0), images, chance), atol=0.1)
 
 
 def test_a_quarter_turn_is_counter_clockwise_as_seen() -> None:

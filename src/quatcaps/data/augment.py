@@ -6,6 +6,7 @@ in, and everything else is a function of images and numbers.
 
 from __future__ import annotations
 
+import functools
 import math
 from typing import NamedTuple
 
@@ -19,6 +20,11 @@ from quatcaps.errors import QuatcapsError
 
 SMALLEST_DEVIATION = 1e-3
 """Of the bytes of a view; a flat image is divided by this, and becomes 0."""
+
+CELLS = 4
+"""Across a window, of the grid whose points are moved to bend it."""
+BENT = 0x2545F4914F6CDD1D
+"""Sets the keys of bends apart from those of noise."""
 
 
 class Draws(NamedTuple):
@@ -38,7 +44,7 @@ class Draws(NamedTuple):
     patch_top: Tensor  # (N,) float32, as of its blot
     patch_left: Tensor
     noise: Tensor  # (N,) float32: the deviation of what is added to each pixel
-    grain: Tensor  # (N,) int64: the key of what that is
+    grain: Tensor  # (N,) int64: the key of what that is, and of how the image is bent
 
     def at(self, chosen: slice) -> Draws:
         return Draws(*(column[chosen] for column in self))
@@ -110,13 +116,15 @@ def warped_windows(
     angle: Tensor,
     zoom: Tensor,
     stretch: Tensor | None = None,
+    moved: Tensor | None = None,
     *,
     pad: int = 0,
 ) -> Float[Tensor, "N C S S"]:
     """The same windows, each stretched, turned and zoomed about its middle, between pixels by bilinear interpolation.
 
-    What comes in at the border is the image around the window; outside the image it is 0 where `pad` says that it is,
-    and else the nearest pixel.
+    moved: (2, N, size, size), by how many pixels further down and across each pixel is taken from. What comes in at the
+    border is the image around the window; outside the image it is 0 where `pad` says that it is, and else the nearest
+    pixel.
     """
     height, width = images.shape[2:]
     check_crop(height + 2 * pad, width + 2 * pad, size)
@@ -129,6 +137,8 @@ def warped_windows(
     # The picture is turned after it is stretched, so what is seen is turned back before it is.
     rows = (top - pad + middle)[:, None, None] + (cosine * y + sine * x) / narrower  # (N, size, size)
     columns = (left - pad + middle)[:, None, None] + (cosine * x - sine * y) * narrower
+    if moved is not None:
+        rows, columns = rows + moved[0], columns + moved[1]
     above, before = rows.floor(), columns.floor()
     down, across = (rows - above)[:, None], (columns - before)[:, None]
     values, first_row, first_column = images.float(), above.long(), before.long()
@@ -138,6 +148,31 @@ def warped_windows(
         return torch.lerp(first, second, across)
 
     return torch.lerp(row(first_row), row(first_row + 1), down)
+
+
+def bends(grain: Tensor, size: int) -> Tensor:
+    """(2, N, size, size) float32: a smooth way down and across for every pixel of a window, from the image's key (N,).
+
+    Each is of mean 0 and deviation 1: a spline through points of a grid, which are moved at random.
+    """
+    basis = splines(size, grain.device)
+    points = torch.arange(2 * basis.shape[1] ** 2, device=grain.device).view(2, 1, basis.shape[1], -1)
+    moved = bell(mixed(grain ^ BENT)[:, None, None] + points * STEP)  # (2, N, points, points)
+    return basis @ moved @ basis.T
+
+
+@functools.lru_cache(maxsize=64)
+def splines(size: int, device: torch.device) -> Tensor:
+    """(size, CELLS + 3) float32: what each point of the grid adds to each of `size` pixels in a row, by cubic splines.
+
+    Squares add up to 1, so that independent points of deviation 1 make pixels of deviation 1.
+    """
+    pixels = torch.arange(size, dtype=torch.float64) * (CELLS / max(size - 1, 1))
+    points = torch.arange(-1, CELLS + 2, dtype=torch.float64)
+    far = (pixels[:, None] - points).abs()
+    near = 2 / 3 - far**2 + far**3 / 2
+    basis = torch.where(far < 1, near, (2 - far).clamp(min=0) ** 3 / 6)
+    return functional.normalize(basis, dim=1).float().to(device)
 
 
 def mirror(images: Tensor, mirrored: Tensor) -> Tensor:

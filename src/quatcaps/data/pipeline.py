@@ -9,6 +9,7 @@ from torch import Tensor
 
 from quatcaps.data.augment import (
     Draws,
+    bends,
     blot,
     centre_crop,
     draw,
@@ -45,8 +46,8 @@ def draws(pipeline: Pipeline, count: int, size: tuple[int, int], generator: torc
 
 
 def for_training(pipeline: Pipeline, images: Tensor, chance: Draws) -> Tensor:
-    """(N, C, H, W) uint8 → (N, C, crop, crop) float32: cropped, turned, mirrored, jittered, standardised, patched,
-    with noise, blotted.
+    """(N, C, H, W) uint8 → (N, C, crop, crop) float32: cropped, turned, bent, mirrored, jittered, standardised,
+    patched, with noise, blotted.
 
     To be patched, N images come with N others behind them, from which the patches are taken.
     """
@@ -57,7 +58,8 @@ def for_training(pipeline: Pipeline, images: Tensor, chance: Draws) -> Tensor:
                 f"images of {images.shape[2]}×{images.shape[3]} cannot be turned or scaled whole: give a --crop"
             )
         size = pipeline.crop or images.shape[2]
-        warp = (chance.angle, chance.zoom, chance.stretch)
+        moved = pipeline.elastic * size * bends(chance.grain, size) if pipeline.elastic else None
+        warp = (chance.angle, chance.zoom, chance.stretch, moved)
         seen = warped_windows(images, chance.top, chance.left, size, *warp, pad=pipeline.pad)
     elif pipeline.crop and (pipeline.pad or images.shape[2:] != (pipeline.crop, pipeline.crop)):
         seen = windows(images, chance.top, chance.left, pipeline.crop, pad=pipeline.pad)
