@@ -15,7 +15,8 @@ from quatcaps.data.toys.catalogue import SPLITS as TOYS
 from quatcaps.data.toys.dataset import Selection
 from quatcaps.data.viewpoints import FAMILIAR, degrees
 from quatcaps.errors import QuatcapsError
-from quatcaps.training.config import PROTOCOLS, VIEWPOINTS
+from quatcaps.evaluation.commands import images_of
+from quatcaps.training.config import PROTOCOLS, VIEWPOINTS, TrainingConfig
 
 CLASSES = ("animal", "human", "airplane", "truck", "car")
 
@@ -47,6 +48,24 @@ def toys(images: ImageSet) -> set[tuple[int, int]]:
 
 def seen(images: ImageSet, field: str) -> set[int]:
     return set(images.info[field].tolist())
+
+
+@pytest.mark.parametrize("viewpoints", FAMILIAR)
+def test_validation_is_evaluated_from_novel_viewpoints_too(viewpoints: str) -> None:
+    config = TrainingConfig(dataset="smallnorb", viewpoints=viewpoints, validation=0.2, data_seed=3)
+    run = arrange(pairs, viewpoints=viewpoints, validation=0.2, seed=3)
+    assert run.validation is not None
+    found = images_of(config, "validation", pairs)
+    assert found.name == "pairs train, validation"
+    assert toys(found) == toys(run.validation)
+    assert not toys(found) & toys(run.training)
+    assert len(found) == 24_300 // 5
+    assert numbers(run.validation) < numbers(found)
+    assert seen(found, viewpoints) == seen(pairs("train"), viewpoints)
+    for test in run.tests.values():
+        assert not numbers(found) & numbers(test)
+    pooled = images_of(config.changed({"protocol": "pooled"}), "validation", pairs)
+    assert seen(pooled, viewpoints) == seen(run.training, viewpoints), "novel images are its test images"
 
 
 def test_all_viewpoints() -> None:

@@ -89,3 +89,10 @@ def hold_out(images: ImageSet, part: float, seed: int, name: str = "validation")
         taken = known[torch.randperm(len(known), generator=generator)[:count]]
         chosen |= of_class & torch.isin(groups, taken)
     return images.select(~chosen), images.select(chosen, f"{images.name}, {name}")
+
+
+def same_toys(images: ImageSet, shown: ImageSet, name: str = "validation") -> ImageSet:
+    """Those of `images` that show a toy which `shown` has too, from whatever viewpoint."""
+    known = set(zip(shown.labels.tolist(), shown.info["instance"].tolist(), strict=True))
+    pairs = zip(images.labels.tolist(), images.info["instance"].tolist(), strict=True)
+    return images.select(torch.tensor([pair in known for pair in pairs]), f"{images.name}, {name}")

@@ -9,6 +9,7 @@ from rich.console import Console
 
 from quatcaps.data.cache import data_folder
 from quatcaps.data.imageset import ImageSet
+from quatcaps.data.splits import same_toys
 from quatcaps.data.viewpoints import ALL
 from quatcaps.errors import QuatcapsError, unknown_name
 from quatcaps.evaluation.predict import predict
@@ -54,15 +55,19 @@ def evaluate_command(
 
 
 def images_of(config: TrainingConfig, split: str, load: Callable[[str], ImageSet]) -> ImageSet:
-    """The images of a split of a run, all viewpoints. The pooled protocol has one pool of them, and no split by toy;
-    validation images are those that the run held out."""
-    if split == "validation":
-        held_out = load_experiment(config, load).validation
-        if held_out is None:
-            raise QuatcapsError(f"this run held out no images (validation = {config.validation}): give test or train")
-        return held_out
+    """The images of a split of a run, all viewpoints. The pooled protocol has one pool of them, and no split by toy.
+
+    Validation images are those that the run held out, and under the strict protocol those of the same toys from novel
+    viewpoints too: it never saw them, and they are no test images. Pooled, they would be."""
     pooled = config.viewpoints != ALL and config.protocol == "pooled"
-    return load(ALL if pooled else split)
+    if split != "validation":
+        return load(ALL if pooled else split)
+    held_out = load_experiment(config, load).validation
+    if held_out is None:
+        raise QuatcapsError(f"this run held out no images (validation = {config.validation}): give test or train")
+    if pooled or config.viewpoints == ALL or "instance" not in held_out.info:
+        return held_out
+    return same_toys(load("train"), held_out)
 
 
 def predict_command(trained: Trained, paths: list[Path], device: str, console: Console) -> None:

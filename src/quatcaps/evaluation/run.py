@@ -27,7 +27,7 @@ def evaluate_trained(
     if trained.config.viewpoints != "all":
         familiar = familiar_mask(images, trained.config.viewpoints)
         for name, mask in (("familiar", familiar), ("novel", ~familiar)):
-            if not mask.any():  # of validation images, which are all familiar
+            if not mask.any():  # of pooled validation images, which are all familiar
                 continue
             part = images.select(mask, f"{images.name}, {name} {trained.config.viewpoints}s")
             found[name] = evaluate(part, activations[mask])
