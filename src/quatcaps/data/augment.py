@@ -153,7 +153,7 @@ def warped_windows(
 def bends(grain: Tensor, size: int) -> Tensor:
     """(2, N, size, size) float32: a smooth way down and across for every pixel of a window, from the image's key (N,).
 
-    Each is of mean 0 and deviation 1: a spline through points of a grid, which are moved at random.
+    Each is of mean 0 and deviation 1: a spline over a grid of points that are moved at random.
     """
     basis = splines(size, grain.device)
     points = torch.arange(2 * basis.shape[1] ** 2, device=grain.device).view(2, 1, basis.shape[1], -1)
