@@ -346,6 +346,8 @@ def test_channels_are_standardised_by_fixed_numbers() -> None:
         ({"pad": -1}, "pad = -1: it must be from 0 to 4096"),
         ({"patch": 1.01}, "patch = 1.01: it must be from 0 to 1"),
         ({"patch_from": "toy"}, "patch_from"),
+        ({"elastic": 1.5}, "elastic = 1.5: it must be from 0 to 1"),
+        ({"elastic": math.nan}, "elastic = nan: it must be from 0 to 1"),
         ({"noise": -0.1}, "noise = -0.1: it must be from 0 to 10"),
         ({"rotation": 181.0}, "rotation = 181.0: it must be from 0 to 180"),
         ({"brightness": float("nan")}, "brightness = nan"),
@@ -372,5 +374,5 @@ def test_pipelines_that_do_not_fit_the_images() -> None:
     replace(same, pad=2).check(1, (28, 28))
     pipeline = Pipeline(0, 0, rotation=3.0)
     chance = draws(pipeline, 2, (4, 6), torch.Generator())
-    with pytest.raises(QuatcapsError, match="cannot be turned or scaled whole: give a --crop"):
+    with pytest.raises(QuatcapsError, match="cannot be turned, scaled or bent whole: give a --crop"):
         for_training(pipeline, bytes_of(2, 1, 4, 6), chance)

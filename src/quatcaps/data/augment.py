@@ -155,10 +155,16 @@ def bends(grain: Tensor, size: int) -> Tensor:
 
     Each is of mean 0 and deviation 1: a spline over a grid of points that are moved at random.
     """
-    basis = splines(size, grain.device)
-    points = torch.arange(2 * basis.shape[1] ** 2, device=grain.device).view(2, 1, basis.shape[1], -1)
-    moved = bell(mixed(grain ^ BENT)[:, None, None] + points * STEP)  # (2, N, points, points)
-    return basis @ moved @ basis.T
+    basis, places = splines(size, grain.device), CELLS + 3
+    points = torch.arange(2 * places**2, device=grain.device).view(2, 1, places, places)
+    moved = bell(mixed(grain ^ BENT)[:, None, None] + points * STEP)  # (2, N, places, places)
+    rows, pixels = (moved.new_zeros(2, len(grain), size, across) for across in (places, size))
+    # A product of matrices may round otherwise in a batch of another size; these sums have the same bits in each.
+    for place in range(places):
+        rows += basis[:, place, None] * moved[:, :, place, None, :]
+    for place in range(places):
+        pixels += rows[..., place, None] * basis[:, place]
+    return pixels
 
 
 @functools.lru_cache(maxsize=64)

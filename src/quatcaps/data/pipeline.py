@@ -55,7 +55,7 @@ def for_training(pipeline: Pipeline, images: Tensor, chance: Draws) -> Tensor:
     if pipeline.warps:
         if not pipeline.crop and images.shape[2] != images.shape[3]:
             raise QuatcapsError(
-                f"images of {images.shape[2]}×{images.shape[3]} cannot be turned or scaled whole: give a --crop"
+                f"images of {images.shape[2]}×{images.shape[3]} cannot be turned, scaled or bent whole: give a --crop"
             )
         size = pipeline.crop or images.shape[2]
         moved = pipeline.elastic * size * bends(chance.grain, size) if pipeline.elastic else None
