@@ -105,6 +105,20 @@ def test_primary_capsules_stand_on_the_promised_grid(
     assert ((active > 0) & (active < 1)).all()
 
 
+@pytest.mark.parametrize("norm", [False, True])
+def test_a_stem_is_one_convolution_normalised_where_asked_for(norm: bool) -> None:
+    torch.manual_seed(0)
+    primary = unlike_the_start(PrimaryCapsules(2, 4, stem=(6, 5, 2), stem_norm=norm, head_norm=False))
+    images, state = torch.randn(3, 2, 9, 12), primary.state_dict()
+    features = F.conv2d(images, state["pose_trunk.0.weight"], state.get("pose_trunk.0.bias"), stride=2)
+    assert ("pose_trunk.0.bias" in state) == (not norm)
+    if norm:
+        features = normalised(features, state, "pose_trunk.1")
+    logits = F.conv2d(features.clamp(min=0), state["activation_head.0.weight"], state["activation_head.0.bias"])
+    torch.testing.assert_close(primary(images).activations, logits.sigmoid(), rtol=1e-4, atol=1e-5)
+    assert primary.grid(9, 12) == logits.shape[2:]
+
+
 def test_primary_capsules_are_normalised_over_the_batch() -> None:
     torch.manual_seed(0)
     poses, active = PrimaryCapsules(2, 4)(7 + 5 * torch.randn(16, 2, 8, 8))

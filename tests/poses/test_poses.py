@@ -47,7 +47,14 @@ OBLONG = PoseType("oblong", rows=2, columns=3, maps=FreeMaps)
 
 @pytest.mark.parametrize(
     ("pose", "dims", "numbers"),
-    [("quaternion", 3, 4), ("fixed-axis", 3, 1), ("free", 3, 9), ("matrix", 16, 16), (PLANAR, 2, 1)],
+    [
+        ("quaternion", 3, 4),
+        ("fixed-axis", 3, 1),
+        ("free", 3, 9),
+        ("matrix", 16, 16),
+        ("matrix-xavier", 16, 16),
+        (PLANAR, 2, 1),
+    ],
 )
 def test_numbers_per_pose_and_per_map(pose: str | PoseType, dims: int, numbers: int) -> None:
     kind = pose_type(pose)
@@ -71,6 +78,13 @@ def test_matrix_maps_start_near_the_identity() -> None:
     assert noise.mean().abs() < 1e-3
     assert noise.std().item() == pytest.approx(0.1, rel=0.02)
     assert noise.mean((0, 1, 2)).abs().max() < 0.01
+
+
+def test_xavier_maps_start_small_and_uniform() -> None:
+    torch.manual_seed(0)
+    weight = pose_type("matrix-xavier").maps(9, 16, 32)().detach()
+    limit = (6 / (9 * 16 * (16 + 32))) ** 0.5
+    assert kstest(weight.flatten().numpy(), "uniform", args=(-limit, 2 * limit)).pvalue > 1e-3
 
 
 def test_a_rotor_turns_by_twice_its_angle() -> None:
@@ -103,7 +117,9 @@ def test_votes_learn_both_angle_and_axis() -> None:
     assert (maps.axis.grad != 0).any(-1).all()
 
 
-@pytest.mark.parametrize("pose", ["matrix", PLANAR, OBLONG], ids=["matrix", "planar", "oblong"])
+@pytest.mark.parametrize(
+    "pose", ["matrix", "matrix-xavier", PLANAR, OBLONG], ids=["matrix", "xavier", "planar", "oblong"]
+)
 def test_other_poses_go_through_every_layer(pose: str | PoseType) -> None:
     dims = pose_type(pose).dims
     layers = (

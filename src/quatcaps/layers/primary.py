@@ -25,8 +25,9 @@ class PrimaryCapsules(nn.Module):
 
     `pose_blocks` and `activation_blocks` list the residual blocks of each branch as (channels, stride); without
     `activation_blocks` the two heads share the pose trunk. `stem` is one convolution (channels, kernel, stride) without
-    padding, with a ReLU, that both heads read instead: the grid is then ⌊(H − kernel)/stride⌋ + 1 high. Activations end
-    in a sigmoid, and before it, as poses do, in batch normalisation, unless there is no `head_norm`.
+    padding, with a ReLU, and with `stem_norm` batch normalisation before it, that both heads read instead: the grid is
+    then ⌊(H − kernel)/stride⌋ + 1 high. Activations end in a sigmoid, and before it, as poses do, in batch
+    normalisation, unless there is no `head_norm`.
     """
 
     def __init__(
@@ -37,6 +38,7 @@ class PrimaryCapsules(nn.Module):
         pose_blocks: Sequence[tuple[int, int]] = ((32, 1), (64, 2)),
         activation_blocks: Sequence[tuple[int, int]] | None = ((32, 2),),
         stem: tuple[int, int, int] | None = None,
+        stem_norm: bool = False,
         head_norm: bool = True,
         pose: str | PoseType = "quaternion",
     ) -> None:
@@ -46,7 +48,7 @@ class PrimaryCapsules(nn.Module):
         self.dims, self.stem = pose_type(pose).dims, stem
         if stem is not None:
             self.stride = stem[2]
-            self.pose_trunk = convolution_stem(channels, *stem)
+            self.pose_trunk = convolution_stem(channels, *stem, norm=stem_norm)
             features, activation_blocks = stem[0], None
         else:
             self.stride = math.prod(stride for _, stride in pose_blocks)
@@ -114,12 +116,16 @@ def _columns(blocks: Sequence[tuple[int, int]]) -> tuple[tuple[int, ...], tuple[
     return tuple(channels for channels, _ in blocks), tuple(stride for _, stride in blocks)
 
 
-def convolution_stem(channels_in: int, channels_out: int, kernel: int, stride: int) -> nn.Sequential:
-    """One convolution with bias, without padding, Kaiming-uniform, and a ReLU."""
+def convolution_stem(
+    channels_in: int, channels_out: int, kernel: int, stride: int, norm: bool = False
+) -> nn.Sequential:
+    """One convolution without padding, Kaiming-uniform; batch normalisation, or else a bias; and a ReLU."""
     for what, count in (("channels", channels_out), ("kernel", kernel), ("stride", stride)):
         at_least_one(f"{what} of the stem", count)
-    conv = nn.Conv2d(channels_in, channels_out, kernel, stride)
+    conv = nn.Conv2d(channels_in, channels_out, kernel, stride, bias=not norm)
     nn.init.kaiming_uniform_(conv.weight, nonlinearity="relu")
+    if norm:
+        return nn.Sequential(conv, nn.BatchNorm2d(channels_out), nn.ReLU())
     nn.init.zeros_(conv.bias)  # type: ignore[arg-type]
     return nn.Sequential(conv, nn.ReLU())
 

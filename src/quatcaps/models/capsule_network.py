@@ -22,15 +22,17 @@ class CapsuleSettings:
     """Everything that shapes a capsule network but the input's channels and the classes.
 
     Residual blocks are (channels, stride); capsule layers are (capsules, kernel, stride); a `stem`, one convolution
-    (channels, kernel, stride), stands in for all blocks. `head_norm`: batch normalisation of primary poses and
-    activations. `routing`: `em`, with `iterations`, `activation`, `competition`, `variance_floor`, `mass`, `one_child`,
-    `betas` and `contrast` as in `EM`, or `vb`, with `iterations`, `activation` and `competition` as in `VB`.
+    (channels, kernel, stride), stands in for all blocks. `stem_norm`: batch normalisation of the stem; `head_norm`: of
+    primary poses and activations. `routing`: `em`, with `iterations`, `activation`, `competition`, `variance_floor`,
+    `mass`, `one_child`, `betas` and `contrast` as in `EM`, or `vb`, with `iterations`, `activation` and `competition`
+    as in `VB`.
     `coordinates`: see `ClassCapsules`.
     """
 
     branched: bool = True
     primary: int = 32
     stem: tuple[int, int, int] | None = None
+    stem_norm: bool = False
     pose_blocks: tuple[tuple[int, int], ...] = ((32, 1), (64, 2))
     activation_blocks: tuple[tuple[int, int], ...] = ((32, 2),)
     joint_blocks: tuple[tuple[int, int], ...] = ((64, 1), (96, 2))
@@ -81,6 +83,7 @@ class CapsuleNetwork(nn.Module):
             pose_blocks=settings.pose_blocks if settings.branched else settings.joint_blocks,
             activation_blocks=settings.activation_blocks if settings.branched else None,
             stem=settings.stem,
+            stem_norm=settings.stem_norm,
             head_norm=settings.head_norm,
             pose=settings.pose,
         )

@@ -8,11 +8,11 @@ with a `PoseType`, and one entry here.
 from quatcaps.errors import unknown_name
 from quatcaps.poses.fixed_axis import FIXED_AXIS
 from quatcaps.poses.free import FREE
-from quatcaps.poses.matrix import MATRIX
+from quatcaps.poses.matrix import MATRIX, MATRIX_XAVIER
 from quatcaps.poses.quaternion import QUATERNION
 from quatcaps.poses.type import PoseType
 
-POSES: dict[str, PoseType] = {pose.name: pose for pose in (QUATERNION, FIXED_AXIS, FREE, MATRIX)}
+POSES: dict[str, PoseType] = {pose.name: pose for pose in (QUATERNION, FIXED_AXIS, FREE, MATRIX, MATRIX_XAVIER)}
 
 
 def pose_type(pose: str | PoseType) -> PoseType:

@@ -1,6 +1,13 @@
-"""Matrix poses: 4×4 numbers, turned into votes by free 4×4 weights (Hinton et al. 2018)."""
+"""Matrix poses: 4×4 numbers, turned into votes by free 4×4 weights (Hinton et al. 2018).
+
+`matrix` has maps that begin near the identity, `matrix-xavier` maps that begin small and unlike each other, as in the
+public code of routing via variational Bayes: near the identity all parents see the same votes at first, of the size of
+its prior, and it learns slowly.
+"""
 
 from __future__ import annotations
+
+import math
 
 import torch
 from jaxtyping import Float
@@ -30,4 +37,15 @@ class MatrixMaps(nn.Module):
         return self.weight
 
 
+class XavierMatrixMaps(MatrixMaps):
+    """The same maps with another beginning."""
+
+    def reset_parameters(self) -> None:
+        """Xavier-uniform over all numbers of the poses that a window holds and of the parents it votes for."""
+        offsets, children, parents = self.weight.shape[:3]
+        deviation = math.sqrt(2 / (offsets * SIDE * SIDE * (children + parents)))
+        nn.init.uniform_(self.weight, -math.sqrt(3) * deviation, math.sqrt(3) * deviation)
+
+
 MATRIX = PoseType(name="matrix", rows=SIDE, columns=SIDE, maps=MatrixMaps)
+MATRIX_XAVIER = PoseType(name="matrix-xavier", rows=SIDE, columns=SIDE, maps=XavierMatrixMaps)

@@ -81,7 +81,16 @@ BEST: Mapping[str, Mapping[str, Any]] = {
     "smallnorb": {**SMALLNORB, "epochs": 120},
     "toys": TOYS,
     "toys-mini": TOYS,
-    "mnist": {**MANY_IMAGES, "epochs": 80, "crop": 28, "pad": 2, "rotation": 10.0, "scale": 0.1, "erase": 0.3},
+    "mnist": {
+        **MANY_IMAGES,
+        "epochs": 160,
+        "crop": 28,
+        "pad": 2,
+        "rotation": 10.0,
+        "scale": 0.1,
+        "erase": 0.3,
+        "elastic": 0.01,
+    },
     "fashionmnist": {**MANY_IMAGES, "epochs": 200, "crop": 28, "pad": 2, "flip": True, "erase": 0.25},
     "svhn": {
         **MANY_IMAGES,

@@ -56,6 +56,8 @@ FOLLOWED = {"evaluate_every": 3, "evaluate_images": 0}
 then be told. They choose nothing here."""
 MATRIX = {**FOLLOWED, "weight_decay": 2e-7}
 """What the paper's matrix capsules have beside its own settings."""
+VARIATIONAL = {**FOLLOWED, "loss": "cross-entropy", "learning_rate": 1e-3, "batch": 128}
+"""Routing via variational Bayes has the loss, the rate and the batches of its authors' public code."""
 CONTROL: Mapping[str, Any] = {"loss": "cross-entropy", "schedule": "cosine", "learning_rate": 1e-3}
 """What plain networks have beside the paper's settings where viewpoints are new."""
 ONCE = {"evaluate_every": 0}
@@ -87,7 +89,7 @@ SYSTEMS = {
     "em": System("EM*", "em", "paper", paper, MATRIX),
     "em-branched": System("EM‡", "em-branched", "paper", paper, MATRIX, branched=True),
     "em-joint": System("EM‡", "em-joint", "paper", paper, MATRIX, branched=False),
-    "vb": System("VB", "vb", "paper", paper, FOLLOWED),
+    "vb": System("VB", "vb", "paper", paper, VARIATIONAL),
     "em-ibm": System("EM-IBM", "em-ibm", "paper", paper, MATRIX, default=False),
     "cnn": System("CNN", "cnn", "control", control, ONCE),
     "resnet-20": System("ResNet-20", "resnet-20", "control", control, ONCE),
