@@ -122,6 +122,13 @@ SYSTEMS = {
 """25,680 maps: 25·32·16 + 2·25·16·16 + 16·5."""
 
 
+@pytest.mark.parametrize(("name", "deviation"), [("em", (0.25 * 0.75 + 0.1**2) ** 0.5), ("vb", (2 / 6912) ** 0.5)])
+def test_matrix_maps_begin_as_each_routing_learns_from(name: str, deviation: float) -> None:
+    """Near the identity, or small: either learns several times as slowly from the other (results/search/vb.json)."""
+    weight = build(name, channels=2, classes=5).layers[0].maps.weight
+    assert weight.std().item() == pytest.approx(deviation, rel=0.02)
+
+
 @pytest.mark.parametrize(("name", "dataset"), SYSTEMS)
 def test_the_systems_of_the_comparison_have_their_sizes(name: str, dataset: str) -> None:
     description = DESCRIPTIONS[dataset]
