@@ -248,7 +248,7 @@ def test_damaged_and_outdated_records_are_told(tmp_path: Path) -> None:
     (broken.parent / "notes.txt").write_text("not a record")
     _, problems = render("table2", ALL, tmp_path)
     assert [str(broken) in problem for problem in problems] == [True]
-    assert "mnist/vb, seed 0: batch was 100, is 64" in (tmp_path / "table2.md").read_text()
+    assert "mnist/vb, seed 0: batch was 100, is 128" in (tmp_path / "table2.md").read_text()
 
 
 def test_no_value_is_no_number() -> None:
