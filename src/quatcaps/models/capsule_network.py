@@ -25,8 +25,7 @@ class CapsuleSettings:
     (channels, kernel, stride), stands in for all blocks. `stem_norm`: batch normalisation of the stem; `head_norm`: of
     primary poses and activations. `routing`: `em`, with `iterations`, `activation`, `competition`, `variance_floor`,
     `mass`, `one_child`, `betas` and `contrast` as in `EM`, or `vb`, with `iterations`, `activation` and `competition`
-    as in `VB`.
-    `coordinates`: see `ClassCapsules`.
+    as in `VB`. `coordinates`: see `ClassCapsules`.
     """
 
     branched: bool = True
