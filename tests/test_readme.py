@@ -31,6 +31,16 @@ def test_linked_files_exist() -> None:
         assert (Path(__file__).parents[1] / link).exists(), link
 
 
+def test_the_map_for_contributors_names_every_room_on_a_line_of_its_own() -> None:
+    root = Path(__file__).parents[1]
+    text = (root / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    block = text[text.index("    src/quatcaps/\n") : text.index("\n\nTo add\n")]
+    named = [re.match(r" {6}((?:[\w.]+/? )+)", line) for line in block.splitlines()]
+    shown = {name.rstrip("/") for line in named if line for name in line[1].split()}
+    paths = [path for path in (root / "src/quatcaps").iterdir() if not path.name.startswith(("_", "py.typed"))]
+    assert {path.name for path in paths} - shown == set()
+
+
 def rows(text: str) -> list[list[str]]:
     """The cells of Markdown tables, by line."""
     lines = [line for line in text.splitlines() if line.startswith("|") and "---" not in line]

@@ -119,6 +119,11 @@ def test_a_stem_is_one_convolution_normalised_where_asked_for(norm: bool) -> Non
     assert primary.grid(9, 12) == logits.shape[2:]
 
 
+def test_there_must_be_a_stem_to_normalise() -> None:
+    with pytest.raises(QuatcapsError, match="stem_norm without a stem: give stem, or leave stem_norm out"):
+        PrimaryCapsules(2, 4, stem_norm=True)
+
+
 def test_primary_capsules_are_normalised_over_the_batch() -> None:
     torch.manual_seed(0)
     poses, active = PrimaryCapsules(2, 4)(7 + 5 * torch.randn(16, 2, 8, 8))

@@ -46,6 +46,8 @@ class PrimaryCapsules(nn.Module):
         at_least_one("primary capsules", capsules)
         self.channels, self.capsules = channels, capsules
         self.dims, self.stem = pose_type(pose).dims, stem
+        if stem_norm and stem is None:
+            raise QuatcapsError("stem_norm without a stem: give stem, or leave stem_norm out")
         if stem is not None:
             self.stride = stem[2]
             self.pose_trunk = convolution_stem(channels, *stem, norm=stem_norm)

@@ -21,8 +21,9 @@ NAMES = {
 }
 SPREAD = (
     "Errors in %, those measured here as mean ± sample deviation (number of seeds). The test error is that of the last "
-    "epoch; no epoch is chosen by it. `paper`: the paper's settings; `best`: others, with no more parameters, chosen "
-    "on images held out of the training images, for smallNORB not on them alone (docs/reproduction.md); "
+    "epoch; no epoch is chosen by it. `paper`: the paper's settings (VB has its authors' loss, rate and batches); "
+    "`best`: others, with no more parameters, chosen on images held out of the training images, for smallNORB not on "
+    "them alone (docs/reproduction.md); "
     "`control`: systems that the paper does not train, in Table II under what `best` has for the dataset."
 )
 LOWEST = (
