@@ -34,3 +34,7 @@ def unknown_name(kind: str, name: str, known: Iterable[str]) -> QuatcapsError:
     near = difflib.get_close_matches(name.casefold(), folded, n=1, cutoff=0.4)
     hint = f"did you mean {folded[near[0]]!r}? " if near else ""
     return QuatcapsError(f"unknown {kind} {name!r}: {hint}Known: {', '.join(names)}")
+
+
+class BackendWarning(UserWarning):
+    """Another routing backend computes than the one that was asked for, or than the device's fastest."""

@@ -6,7 +6,7 @@ import torch
 from quatcaps.bench.plan import Plan
 from quatcaps.bench.variants import VARIANTS
 from quatcaps.errors import QuatcapsError
-from quatcaps.routing.soft_moments import BACKENDS
+from quatcaps.routing import BACKENDS
 
 CPU, CUDA = torch.device("cpu"), torch.device("cuda")
 

@@ -10,11 +10,11 @@ from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
 from quatcaps.poses.kernels import rotor
-from quatcaps.routing import Window, vb_fused
-from quatcaps.routing.kernels import em, vb
-from quatcaps.routing.soft_moments.fused.kernels import backward_children, parts
-from quatcaps.routing.soft_moments.fused.launch import passes, row_order
-from quatcaps.routing.soft_moments.fused.plan import Shapes, by_child, by_position
+from quatcaps.routing import Window
+from quatcaps.routing.triton import vb as vb_fused
+from quatcaps.routing.triton.kernels import backward_children, em, parts, vb
+from quatcaps.routing.triton.launch import passes, row_order
+from quatcaps.routing.triton.plan import Layer, by_child, by_position
 
 TARGET = GPUTarget("cuda", 90, 32)
 FLOATS = (
@@ -62,7 +62,7 @@ def check_lanes(program: str) -> None:
         assert "sizePerThread = [1, 1, 4], threadsPerWarp = [1, 32, 1]" in layouts[layout], layouts[layout]
 
 
-def compile_layer(shapes: Shapes) -> None:
+def compile_layer(shapes: Layer) -> None:
     sizes, heavy = {"PARENTS": shapes.parents, "DIMS": shapes.dims}, passes(shapes)
     eight, four = (
         by_position(shapes, per_thread=count, least_steps=8, registers=(None, 168)).options() for count in (8, 4)
@@ -91,9 +91,9 @@ def compile_layer(shapes: Shapes) -> None:
 
 
 if __name__ == "__main__":
-    quaternions = Shapes(64, 32, 3, 16, 16, 16, 3, Window(5, 5))
-    matrices = Shapes(64, 32, 16, 14, 14, 32, 4, Window(3, 3, 2))
-    few_classes = Shapes(64, 32, 16, 4, 4, 5, 4, Window(4, 4, shared=True, coordinates=True))
+    quaternions = Layer(64, 32, 3, 16, 16, 16, 3, Window(5, 5))
+    matrices = Layer(64, 32, 16, 14, 14, 32, 4, Window(3, 3, 2))
+    few_classes = Layer(64, 32, 16, 4, 4, 5, 4, Window(4, 4, shared=True, coordinates=True))
     for shapes in (quaternions, matrices, few_classes):
         compile_layer(shapes)
     alone = by_child(quaternions, per_thread=8, registers=(None, 168)).options()

@@ -18,9 +18,7 @@ from quatcaps.errors import QuatcapsError
 from quatcaps.layers import ClassCapsules, use_backend
 from quatcaps.models import build
 from quatcaps.poses import PoseType, pose_type
-from quatcaps.routing import EM, Window, soft_moments
-from quatcaps.routing.em import gaussian
-from quatcaps.routing.soft_moments import BACKENDS, Parents, backends
+from quatcaps.routing import BACKENDS, EM, Parents, Votes, Window, backends
 from quatcaps.training import config
 
 ON_GPU = torch.cuda.is_available()
@@ -145,7 +143,7 @@ def routed(case: Case, children: tuple[Tensor, Tensor], backend: str, dtype: tor
         routing.beta_u.copy_(torch.linspace(-0.3, 0.5, case.parents))
         routing.beta_a.copy_(torch.linspace(-0.5, 0.2, case.parents))
     poses, activations = (values.to(DEVICE, dtype).requires_grad_() for values in children)
-    capsules = routing(soft_moments.bind(poses, activations, maps(), window, backend=backend))
+    capsules = routing(Votes(poses, activations, maps(), window, backend=backend))
     generator = torch.Generator().manual_seed(3)
     loss = torch.zeros((), device=DEVICE, dtype=dtype)
     for result in capsules:
@@ -233,7 +231,7 @@ def moments_and_gradients(backend: str, dtype: torch.dtype, parents: Parents) ->
         for values in (*random_children(case), maps, *parents)
     ]
     poses, activations, maps, *rest = leaves
-    moments = soft_moments.bind(poses, activations, maps, case.window, backend=backend)(Parents(*rest))
+    moments = Votes(poses, activations, maps, case.window, backend=backend).under(Parents(*rest))
     generator = torch.Generator().manual_seed(4)
     weighted = [
         (value * torch.randn(value.shape, generator=generator).to(DEVICE, dtype)).sum() for value in moments[1:]
@@ -291,13 +289,10 @@ def test_moments_twice_under_given_parents(backend: str) -> None:
             maps = pose_type(case.pose).maps(case.window.offsets, case.children, case.parents)().detach()
             leaves = [v.to(DEVICE, dtype).requires_grad_() for v in (*random_children(case), maps.clone())]
             given = Parents(*(torch.rand(1, 5, *dims, 1, 1).to(DEVICE, dtype) for dims in ((3,), (3,), ())))
-            votes = soft_moments.bind(*leaves, case.window, backend=name)
+            votes = Votes(*leaves, case.window, backend=name)
             # Moments come about centres of each backend's choice: means and variances do not depend on them.
-            total = sum(
-                value.sin().sum()
-                for call in calls
-                for value in gaussian(votes(given if call else None), variance_floor=1e-4)
-            )
+            found = [votes.under(given) if call else votes.uniform() for call in calls]
+            total = sum(value.sin().sum() for moments in found for value in (moments.mean, moments.variance))
             results.append(torch.autograd.grad(total, leaves))
         for found, wanted in zip(*results, strict=True):
             assert (found.double() - wanted).norm() <= BACKWARD * wanted.norm() + 1e-6, calls

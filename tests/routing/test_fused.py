@@ -12,11 +12,13 @@ import torch
 from torch import Tensor
 
 from quatcaps import quaternion
-from quatcaps.poses import rotor_fused
-from quatcaps.routing import EM, VB, Window, em, em_fused, vb, vb_fused
-from quatcaps.routing.soft_moments import Moments, fused
-from quatcaps.routing.soft_moments.fused import operators, plan
-from quatcaps.routing.soft_moments.layout import pack, parents_first, positions_first
+from quatcaps.poses import fused
+from quatcaps.routing import EM, VB, Moments, Window, em, vb
+from quatcaps.routing.shapes import pack
+from quatcaps.routing.triton import em as em_fused
+from quatcaps.routing.triton import operators, plan
+from quatcaps.routing.triton import vb as vb_fused
+from quatcaps.routing.triton.layout import parents_first, positions_first
 
 DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 SCRIPTS = Path(__file__).parent
@@ -129,7 +131,7 @@ def test_rotor_matrix() -> None:
     for dtype in (torch.float32, torch.float64):
         leaves = [values.to(DEVICE, dtype).clone().requires_grad_() for values in (angle, axis)]
         if dtype == torch.float32:
-            matrix = rotor_fused.rotor_matrix(*leaves)
+            matrix = fused.rotor_matrix(*leaves)
         else:
             matrix = quaternion.rotor_to_matrix(quaternion.rotor(*leaves))
         grads = torch.autograd.grad((matrix * weights.to(DEVICE, dtype)).sum(), leaves)
@@ -144,7 +146,7 @@ def layer() -> tuple[list[Tensor], list[int]]:
     generator = torch.Generator().manual_seed(0)
     shapes = ((1, 2, 3, 3, 3), (1, 2, 3, 3), (4, 2, 3, 3, 3))
     children = [torch.rand(shape, generator=generator).to(DEVICE).requires_grad_() for shape in shapes]
-    return children, pack(Window(2, 2))
+    return children, pack(Window(2, 2), "position")
 
 
 def example_parents() -> list[Tensor]:
@@ -172,7 +174,7 @@ def test_layout_there_and_back() -> None:
 @pytest.mark.parametrize("dims", [3, 16])
 def test_plans_cover_everything(parents: int, dims: int) -> None:
     columns = 3 if dims == 3 else 4
-    shapes = plan.Shapes(7, 5, dims, 9, 8, parents, columns, Window(3, 2))
+    shapes = plan.Layer(7, 5, dims, 9, 8, parents, columns, Window(3, 2))
     for rows, steps, cut in (
         (shapes.positions, shapes.inside, plan.by_position(shapes, per_thread=8, least_steps=8, registers=(None, 168))),
         (shapes.inside, shapes.positions, plan.by_child(shapes, per_thread=4, registers=(None, 168))),
@@ -189,8 +191,6 @@ def test_nothing_is_kept_without_gradients() -> None:
     with torch.no_grad():
         kept = operators.moments(*children, *example_parents(), None, None, None, False, window)[3]
     assert kept.numel() == 0
-    votes = fused.bind(*children, Window(2, 2), competition="position")
-    assert votes.fused
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="Triton is for Linux")

@@ -14,10 +14,9 @@ import torch
 from torch import Tensor
 
 from quatcaps.errors import QuatcapsError
-from quatcaps.routing import Window
-from quatcaps.routing.em import gaussian
-from quatcaps.routing.soft_moments import Parents, native, reference
-from quatcaps.routing.soft_moments.native import build, operators
+from quatcaps.routing import Parents, Window, native, reference
+from quatcaps.routing.native import build, operators
+from quatcaps.routing.shapes import Shapes
 
 pytestmark = pytest.mark.skipif(
     build.problem(torch.float32, 1, 3) is not None, reason=f"native {build.problem(torch.float32, 1, 3)}"
@@ -60,14 +59,14 @@ def layer(
 
 
 def bound(backend: object, children: list[Tensor], window: Window) -> object:
-    return backend.bind(*children, window, competition="position")  # type: ignore[attr-defined]
+    return backend.bind(*children, Shapes.of(children[0], children[2], window))  # type: ignore[attr-defined]
 
 
 def results(backend: object, children: list[Tensor], parents: Parents, window: Window) -> list[Tensor]:
     """Moments under parents and under uniform assignments, and the gradients of their squares' sum."""
     votes = bound(backend, children, window)
-    uniform = votes(None)
-    moments = [*votes(parents)[1:], uniform.mass, *gaussian(uniform, 1e-4)]
+    uniform = votes.uniform()
+    moments = [*votes.under(parents)[1:], uniform.mass, uniform.mean, uniform.variance + 1e-4]
     return moments + list(torch.autograd.grad([m.square().sum() for m in moments], [*children, *parents]))
 
 
@@ -86,11 +85,11 @@ def test_gradients_are_those_of_finite_differences(shape: str) -> None:
     children, parents = layer(rows, columns, window)
 
     def routed(*inputs: Tensor) -> tuple[Tensor, ...]:
-        return bound(native, list(inputs[:3]), window)(Parents(*inputs[3:]))[1:]
+        return bound(native, list(inputs[:3]), window).under(Parents(*inputs[3:]))[1:]
 
     def uniformly(*inputs: Tensor) -> tuple[Tensor, ...]:
-        moments = bound(native, list(inputs), window)(None)
-        return moments.mass, *gaussian(moments, 1e-4)
+        moments = bound(native, list(inputs), window).uniform()
+        return moments.mass, moments.mean, moments.variance + 1e-4
 
     assert torch.autograd.gradcheck(routed, (*children, *parents), fast_mode=True)
     assert torch.autograd.gradcheck(uniformly, tuple(children), fast_mode=True)
@@ -152,8 +151,8 @@ def test_a_child_far_from_all_parents_is_still_shared() -> None:
     children, parents = layer(1, 3, window, dtype=torch.float32)
     far = Parents(parents.centre, parents.precision * 1e6, parents.logit + 1e6)
     exact = Parents(*(tensor.double() for tensor in far))
-    ours = bound(native, children, window)(far)
-    theirs = bound(reference, [tensor.double() for tensor in children], window)(exact)
+    ours = bound(native, children, window).under(far)
+    theirs = bound(reference, [tensor.double() for tensor in children], window).under(exact)
     torch.testing.assert_close(ours.mass.double(), theirs.mass, rtol=1e-5, atol=1e-5)
     assert all(grad.isfinite().all() for grad in torch.autograd.grad(ours.second.sum(), [*children, *parents]))
 
@@ -165,8 +164,9 @@ def test_the_first_iteration_keeps_a_variance_that_float32_would_lose() -> None:
     poses = (base + 3e-3 * children[0].detach()).requires_grad_()
     inputs = [poses, children[1], torch.eye(3).expand(window.offsets, 2, 3, 3, 3).clone().requires_grad_()]
     doubles = [tensor.detach().double().requires_grad_() for tensor in inputs]
-    mean, variance = gaussian(bound(native, inputs, window)(None), 1e-4)
-    expected_mean, expected = gaussian(bound(reference, doubles, window)(None), 1e-4)
+    ours, theirs = bound(native, inputs, window).uniform(), bound(reference, doubles, window).uniform()
+    mean, variance = ours.mean, ours.variance + 1e-4
+    expected_mean, expected = theirs.mean, theirs.variance + 1e-4
     torch.testing.assert_close(mean.double(), expected_mean, rtol=1e-6, atol=0)
     torch.testing.assert_close(variance.double(), expected, rtol=1e-5, atol=0)
     grads = torch.autograd.grad(variance.log().sum(), inputs)
@@ -177,30 +177,31 @@ def test_the_first_iteration_keeps_a_variance_that_float32_would_lose() -> None:
 CHECKED = """
 import torch
 from quatcaps.routing import Window
-from quatcaps.routing.soft_moments import native
-from quatcaps.routing.soft_moments.native import operators
+from quatcaps.routing import native
+from quatcaps.routing.shapes import Shapes
+from quatcaps.routing.native import operators
 
 torch.manual_seed(0)
 for window, grid in ((Window(2, 2), (3, 2)), (Window(4, 3, 2, shared=True), (1, 1))):
     shapes = [(2, 2, 3, 4, 3), (2, 2, 4, 3), (window.offsets, 2, 5, 3, 3)]
     parents = [(2, 5, 3, *grid), (2, 5, 3, *grid), (2, 5, *grid)]
     inputs = [torch.rand(shape, requires_grad=True) for shape in shapes + parents]
-    votes = native.bind(*inputs[:3], window, competition="position")
-    torch.library.opcheck(operators.uniform_moments, (*inputs[:3], votes.window))
-    torch.library.opcheck(operators.moments, (*inputs, True, votes.window))
+    votes = native.bind(*inputs[:3], Shapes.of(inputs[0], inputs[2], window))
+    torch.library.opcheck(operators.uniform_moments, (*inputs[:3], votes.layer))
+    torch.library.opcheck(operators.moments, (*inputs, True, votes.layer))
 """
 
 
 COMPILED = """
 import torch
 from quatcaps.routing import Window
-from quatcaps.routing.soft_moments import Parents, native
+from quatcaps.routing import Parents, native
+from quatcaps.routing.shapes import Shapes
 
 def routed(*inputs):
-    assert native.refuses(inputs[0], inputs[2], "position") is None
-    votes = native.bind(*inputs[:3], Window(2, 2), competition="position")
-    moments = votes(None)
-    return *moments[1:], *votes(Parents(moments.centre, *inputs[3:]))[1:]
+    votes = native.bind(*inputs[:3], Shapes.of(inputs[0], inputs[2], Window(2, 2)))
+    moments = votes.uniform()
+    return *moments[1:], *votes.under(Parents(moments.centre, *inputs[3:]))[1:]
 
 torch.manual_seed(0)
 shapes = [(2, 2, 3, 4, 3), (2, 2, 4, 3), (4, 2, 5, 3, 3), (2, 5, 3, 3, 2), (2, 5, 3, 2)]
@@ -221,17 +222,17 @@ def test_it_holds_what_pytorch_asks_of_it_and_compiles_into_one_graph(code: str)
 
 
 @pytest.mark.parametrize(
-    ("poses", "maps", "competition", "reason"),
+    ("dims", "columns", "dtype", "device", "reason"),
     [
-        (torch.empty(1, 2, 3, 4, 4), torch.empty(1, 2, 5, 3, 3), "all", "not by competition 'all'"),
-        (torch.empty(1, 2, 3, 4, 4, device="meta"), torch.empty(1, 2, 5, 3, 3), "position", "runs on a CPU"),
-        (torch.empty(1, 2, 3, 4, 4).half(), torch.empty(1, 2, 5, 3, 3), "position", "not float16"),
-        (torch.empty(1, 2, 20, 4, 4), torch.empty(1, 2, 5, 4, 4), "position", "at most 16 numbers in 4 columns"),
-        (torch.empty(1, 2, 5, 4, 4), torch.empty(1, 2, 5, 5, 5), "position", "not 5 in 5"),
+        (3, 3, torch.float32, "meta", "runs on a CPU"),
+        (3, 3, torch.float16, "cpu", "not float16"),
+        (20, 4, torch.float32, "cpu", "at most 16 numbers in 4 columns"),
+        (5, 5, torch.float32, "cpu", "not 5 in 5"),
     ],
 )
-def test_it_says_what_it_cannot_do(poses: Tensor, maps: Tensor, competition: str, reason: str) -> None:
-    assert reason in (native.refuses(poses, maps, competition) or "")
+def test_it_says_what_it_cannot_do(dims: int, columns: int, dtype: torch.dtype, device: str, reason: str) -> None:
+    shapes = Shapes(1, 2, dims, 4, 4, 5, columns, Window(2, 2))
+    assert reason in (native.refuses(shapes, dtype, torch.device(device)) or "")
 
 
 def no_compiling(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -273,7 +274,7 @@ def test_other_flags_make_another_library(cache: Path, monkeypatch: pytest.Monke
 
 
 def test_processes_may_compile_at_the_same_time(cache: Path) -> None:
-    code = f"from quatcaps.routing.soft_moments.native import build; build.load({DEFINITIONS})"
+    code = f"from quatcaps.routing.native import build; build.load({DEFINITIONS})"
     running = [subprocess.Popen([sys.executable, "-c", code]) for _ in range(3)]
     assert [process.wait() for process in running] == [0, 0, 0]
     assert [path.suffix for path in cache.iterdir()] == [".so"]
@@ -306,11 +307,12 @@ def test_without_a_compiler_it_refuses(cache: Path, monkeypatch: pytest.MonkeyPa
     children, _ = layer(1, 3, Window(2, 2))
     monkeypatch.delenv("CC", raising=False)
     monkeypatch.setenv("PATH", "")
-    assert native.refuses(children[0], children[2], "position") == (
+    shapes = Shapes.of(children[0], children[2], Window(2, 2))
+    assert native.refuses(shapes, torch.float64, torch.device("cpu")) == (
         "needs a C compiler, and there is none of cc, gcc, clang"
     )
     with pytest.raises(QuatcapsError, match="needs a C compiler"):
-        bound(native, children, Window(2, 2))(None)
+        bound(native, children, Window(2, 2)).uniform()
 
 
 def test_a_compiler_that_is_not_there_is_named(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,11 +18,11 @@ from quatcaps.capsules import Capsules
 from quatcaps.errors import QuatcapsError
 from quatcaps.layers import ClassCapsules, ConvolutionalCapsules, use_backend
 from quatcaps.layers.capsules import Routing
-from quatcaps.routing.soft_moments import Moments
+from quatcaps.routing.moments import Moments
 from quatcaps.routing.vb import VB, Posterior, VBRouting, expected_log_determinant, posterior_of
 
 FORWARD, BACKWARD = 1e-5, 1e-4  # as in test_backends.py
-FAST = ["lean", "native"]
+FAST = ["native"]
 Layer = ConvolutionalCapsules | ClassCapsules
 
 activations = pytest.mark.parametrize("activation", ["mixing", "mass"])

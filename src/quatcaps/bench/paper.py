@@ -17,7 +17,7 @@ from quatcaps.layers import ClassCapsules, ConvolutionalCapsules
 from quatcaps.models.capsule_network import CapsuleNetwork
 from quatcaps.poses.quaternion import RotorMaps
 from quatcaps.routing import Window
-from quatcaps.routing.soft_moments.reference import FormedVotes, windows
+from quatcaps.routing.reference import FormedVotes, windows
 
 
 class PaperCapsules(nn.Module):

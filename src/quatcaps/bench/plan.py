@@ -10,8 +10,8 @@ from quatcaps.bench.data_path import DataCase, data_cases
 from quatcaps.bench.rows import PASSES, Case, Layer
 from quatcaps.bench.variants import BATCHES, VARIANTS, check_model, check_variant, usual_batches, usual_variants
 from quatcaps.errors import QuatcapsError, at_least_one, unknown_name
-from quatcaps.routing.soft_moments import BACKENDS
-from quatcaps.routing.soft_moments.backends import default
+from quatcaps.routing import BACKENDS
+from quatcaps.routing.backends import default
 
 LAUNCHES = ("both", "eager", "graph")
 STEPS = {"cpu": 7, "cuda": 30}

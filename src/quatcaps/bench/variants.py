@@ -15,8 +15,9 @@ from quatcaps.errors import QuatcapsError, unknown_name
 from quatcaps.layers import ClassCapsules, ConvolutionalCapsules, use_backend
 from quatcaps.models import MODELS
 from quatcaps.models.capsule_network import CapsuleNetwork
-from quatcaps.routing.soft_moments import BACKENDS
-from quatcaps.routing.soft_moments.backends import default
+from quatcaps.routing import BACKENDS
+from quatcaps.routing.backends import default
+from quatcaps.routing.shapes import Shapes
 
 ELSEWHERE = {"cuda": ("native",), "cpu": ("triton",)}
 """Backends of other devices."""
@@ -58,9 +59,11 @@ def refusal(network: nn.Module, backend: str) -> str | None:
     """Why a backend cannot compute the layers of `network`, or None."""
     for layer in network.modules():
         if isinstance(layer, ConvolutionalCapsules | ClassCapsules):
-            maps = layer.maps()
-            poses = maps.new_zeros(1, layer.capsules_in, layer.pose.dims, 1, 1)
-            reason = BACKENDS[backend].refuses(poses, maps, layer.competition)
+            window = layer.window if isinstance(layer, ConvolutionalCapsules) else layer.window_of(1, 1)
+            sizes = (1, layer.capsules_in, layer.pose.dims, window.height, window.width)
+            shapes = Shapes(*sizes, layer.capsules_out, layer.pose.columns, window, layer.competition)
+            weight = next(layer.parameters())
+            reason = BACKENDS[backend].refuses(shapes, weight.dtype, weight.device)
             if reason is not None:
                 return reason
     return None

@@ -2,34 +2,101 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Protocol, runtime_checkable
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from quatcaps.capsules import Capsules
 from quatcaps.errors import QuatcapsError, at_least_one
 from quatcaps.poses import PoseType, pose_type
-from quatcaps.routing import EM, Window, soft_moments
+from quatcaps.routing import EM, Votes, Window
+from quatcaps.routing.backends import AUTO, REFERENCE, check, choose
+from quatcaps.routing.shapes import Shapes
+from quatcaps.routing.votes import check_coordinates
 
 
 @runtime_checkable
 class Routing(Protocol):
-    """Settings of a routing that a layer can hold, such as `EM`."""
+    """Settings of a routing that a layer can hold, such as `EM`: a value, best a frozen dataclass."""
 
     @property
-    def competition(self) -> str: ...
+    def iterations(self) -> int:
+        """How often it asks the votes for sums."""
+        ...
+
+    @property
+    def competition(self) -> str:
+        """Who shares a child: see `Votes`."""
+        ...
 
     def module(self, parents: int) -> nn.Module:
-        """A module that turns `SoftMoments` into `Capsules` of that many parent types."""
+        """A module that turns `Votes` into `Capsules` of that many parent types."""
         ...
 
 
-class ConvolutionalCapsules(nn.Module):
-    """Every parent position sees a `kernel` × `kernel` window of children, without padding.
+class CapsuleLayer(nn.Module):
+    """What all layers of routed capsules are: maps that make votes of children, and a routing."""
+
+    def __init__(
+        self, children: int, parents: int, offsets: int, pose: str | PoseType, routing: Routing, backend: str
+    ) -> None:
+        super().__init__()
+        check(backend)
+        self.capsules_in, self.capsules_out = children, parents
+        self.pose = pose_type(pose)
+        self.competition, self.iterations, self.backend = routing.competition, routing.iterations, backend
+        self.maps = self.pose.maps(offsets, children, parents)
+        self.routing = routing.module(parents)
+
+    def window_of(self, height: int, width: int) -> Window:
+        """What a parent sees of children on a grid of that size."""
+        raise NotImplementedError
+
+    def votes_of(self, poses: Tensor, activations: Tensor) -> Votes:
+        """The votes of these children."""
+        check_children(poses, activations, self.capsules_in, self.pose.dims)
+        window = self.window_of(*poses.shape[-2:])
+        fused = self.pose.fused and self.computed_by(poses) == "triton"
+        maps = self.maps(fused=True) if fused else self.maps()
+        return Votes(
+            poses,
+            activations,
+            maps,
+            window,
+            competition=self.competition,
+            backend=self.backend,
+            iterations=self.iterations,
+        )
+
+    def computed_by(self, poses: Tensor) -> str:
+        """The backend that routes such poses here."""
+        images, children, dims, height, width = poses.shape
+        shapes = Shapes(
+            *(images, children, dims, height, width, self.capsules_out, self.pose.columns),
+            self.window_of(height, width),
+            self.competition,
+        )
+        dtype = torch.float32 if poses.dtype in (torch.float16, torch.bfloat16) else poses.dtype
+        return choose(self.backend, shapes, dtype, poses.device).name
+
+    def route(self, poses: Tensor, activations: Tensor) -> Capsules:
+        """Votes, then parents, in float32 or better whatever autocast says."""
+        with without_autocast(poses.device):
+            return self.routing(self.votes_of(poses, activations))
+
+
+class ConvolutionalCapsules(CapsuleLayer):
+    """Every parent position sees a window of children: `kernel` × `kernel`, or (height, width).
+
+    `padding` adds rows and columns of inactive children around the grid, as many on all sides, or (above and below,
+    left and right).
 
     poses (N, children, dims, H, W), activations (N, children, H, W)
-    → poses (N, parents, dims, H', W'), activations (N, parents, H', W'), with H' = ⌊(H − kernel)/stride⌋ + 1.
+    → poses (N, parents, dims, H', W'), activations (N, parents, H', W'),
+    with H' = ⌊(H + 2·padding − kernel)/stride⌋ + 1.
 
     >>> layer = ConvolutionalCapsules(children=32, parents=16, kernel=5)
     >>> poses, activations = layer(torch.randn(2, 32, 3, 9, 9), torch.rand(2, 32, 9, 9))
@@ -41,38 +108,45 @@ class ConvolutionalCapsules(nn.Module):
         self,
         children: int,
         parents: int,
-        kernel: int = 5,
+        kernel: int | tuple[int, int] = 5,
         stride: int = 1,
         *,
+        padding: int | tuple[int, int] = 0,
         pose: str | PoseType = "quaternion",
         routing: Routing = EM(),
-        backend: str = soft_moments.AUTO,
+        backend: str = AUTO,
     ) -> None:
-        super().__init__()
         at_least_one("child capsules", children)
         at_least_one("parent capsules", parents)
-        self.capsules_in, self.capsules_out = children, parents
-        self.pose = pose_type(pose)
-        self.window = Window(kernel, kernel, stride)
-        self.competition, self.backend = routing.competition, backend
-        soft_moments.check(backend)
-        self.maps = self.pose.maps(self.window.offsets, children, parents)
-        self.routing = routing.module(parents)
+        window = Window(*two("kernel", kernel), whole("stride", stride))
+        super().__init__(children, parents, window.offsets, pose, routing, backend)
+        self.window, self.padding = window, two("padding", padding)
+        if min(self.padding) < 0:
+            raise QuatcapsError(f"a padding of {padding}: it must be 0 or more")
+
+    def window_of(self, height: int, width: int) -> Window:
+        return self.window
 
     def forward(self, poses: Tensor, activations: Tensor) -> Capsules:
-        check_children(poses, activations, self.capsules_in, self.pose.dims)
-        return route(poses, activations, self.maps, self.window, self.competition, self.routing, self.backend)
+        if any(self.padding):
+            down, across = self.padding
+            poses, activations = (F.pad(values, (across, across, down, down)) for values in (poses, activations))
+        return self.route(poses, activations)
+
+    def positions(self, height: int, width: int) -> tuple[int, int]:
+        """The grid of parents over a `height` × `width` grid of children."""
+        return self.window.positions(height + 2 * self.padding[0], width + 2 * self.padding[1])
 
     def votes(self, height: int, width: int) -> int:
         """How many votes an image's children on a `height` × `width` grid cast."""
-        rows, columns = self.window.positions(height, width)
+        rows, columns = self.positions(height, width)
         return rows * columns * self.window.places * self.capsules_in * self.capsules_out
 
     def extra_repr(self) -> str:
         return f"{self.capsules_in} → {self.capsules_out}, {self.window}"
 
 
-class ClassCapsules(nn.Module):
+class ClassCapsules(CapsuleLayer):
     """One parent per class sees all children; a child type uses the same map at every position.
 
     `coordinates`: where a child stands, (row, column) as parts of the grid, is added to the first two numbers of the
@@ -90,25 +164,21 @@ class ClassCapsules(nn.Module):
         *,
         pose: str | PoseType = "quaternion",
         routing: Routing = EM(),
-        backend: str = soft_moments.AUTO,
+        backend: str = AUTO,
         coordinates: bool = False,
     ) -> None:
-        super().__init__()
         at_least_one("child capsules", children)
         at_least_one("classes", classes)
-        self.capsules_in, self.capsules_out = children, classes
-        self.pose, self.coordinates = pose_type(pose), coordinates
+        super().__init__(children, classes, 1, pose, routing, backend)
+        self.coordinates = coordinates
         if coordinates:
-            soft_moments.check_coordinates(self.pose.dims, self.pose.columns)
-        self.competition, self.backend = routing.competition, backend
-        soft_moments.check(backend)
-        self.maps = self.pose.maps(1, children, classes)
-        self.routing = routing.module(classes)
+            check_coordinates(self.pose.dims, self.pose.columns)
+
+    def window_of(self, height: int, width: int) -> Window:
+        return Window(height, width, shared=True, coordinates=self.coordinates)
 
     def forward(self, poses: Tensor, activations: Tensor) -> Capsules:
-        check_children(poses, activations, self.capsules_in, self.pose.dims)
-        window = Window(poses.shape[-2], poses.shape[-1], shared=True, coordinates=self.coordinates)
-        capsules = route(poses, activations, self.maps, window, self.competition, self.routing, self.backend)
+        capsules = self.route(poses, activations)
         return Capsules(capsules.poses.flatten(2), capsules.activations.flatten(1))
 
     def votes(self, height: int, width: int) -> int:
@@ -119,36 +189,38 @@ class ClassCapsules(nn.Module):
         return f"{self.capsules_in} → {self.capsules_out} classes"
 
 
-def route(
-    poses: Tensor,
-    activations: Tensor,
-    maps: nn.Module,
-    window: Window,
-    competition: str,
-    routing: nn.Module,
-    backend: str,
-) -> Capsules:
-    """Votes, then parents, in float32 or better whatever autocast says."""
-    with torch.autocast(poses.device.type, enabled=False):
-        votes = soft_moments.bind(poses, activations, maps(), window, competition=competition, backend=backend)
-        return routing(votes)
+def without_autocast(device: torch.device) -> contextlib.AbstractContextManager[object]:
+    """Full precision; some devices, such as `meta`, have no other."""
+    if torch.amp.is_autocast_available(device.type):
+        return torch.autocast(device.type, enabled=False)
+    return contextlib.nullcontext()
+
+
+def whole(what: str, value: object) -> int:
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise QuatcapsError(f"a {what} of {value!r}: give one whole number, for both directions")
+    return value
+
+
+def two(what: str, value: object) -> tuple[int, int]:
+    """One whole number for both directions, or one for each."""
+    both = value if isinstance(value, tuple | list) else (value, value)
+    if len(both) != 2 or any(isinstance(one, bool) or not isinstance(one, int) for one in both):
+        raise QuatcapsError(f"a {what} of {value!r}: give a whole number, or two: for rows and for columns")
+    return both[0], both[1]
 
 
 def holds_votes(network: nn.Module) -> bool:
-    """Whether a capsule layer of `network` has all its votes in memory at once: the reference does, and whoever else
-    competes over all positions, as only the reference can."""
-    return any(
-        module.backend == "reference" or module.competition != "position"
-        for module in network.modules()
-        if isinstance(module, ConvolutionalCapsules | ClassCapsules)
-    )
+    """Whether a capsule layer of `network` has all its votes in memory at once, as the reference alone does, if it was
+    asked for: where it stands in, it forms them a few images at a time."""
+    return any(module.backend == REFERENCE for module in network.modules() if isinstance(module, CapsuleLayer))
 
 
 def use_backend(network: nn.Module, backend: str) -> nn.Module:
     """Has all capsule layers of `network` compute by that backend; returns the network."""
-    soft_moments.check(backend)
+    check(backend)
     for module in network.modules():
-        if isinstance(module, ConvolutionalCapsules | ClassCapsules):
+        if isinstance(module, CapsuleLayer):
             module.backend = backend
     return network
 

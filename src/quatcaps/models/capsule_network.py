@@ -122,7 +122,7 @@ class CapsuleNetwork(nn.Module):
         grid, votes = self.primary.grid(height, width), []
         for layer in self._layers():
             votes.append(layer.votes(*grid))
-            grid = layer.window.positions(*grid)
+            grid = layer.positions(*grid)
         return [*votes, self.classify.votes(*grid)]
 
     @property

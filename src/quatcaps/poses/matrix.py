@@ -23,15 +23,14 @@ class MatrixMaps(nn.Module):
 
     def __init__(self, offsets: int, children: int, parents: int) -> None:
         super().__init__()
-        # Laid out in memory as the fused kernels read them.
-        self.weight = nn.Parameter(torch.empty(offsets, children, SIDE, parents, SIDE).permute(0, 1, 3, 4, 2))
+        self.weight = nn.Parameter(torch.empty(offsets, children, parents, SIDE, SIDE))
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
         """The identity plus noise of deviation 0.1: a vote begins near the child's own pose."""
-        nn.init.normal_(self.weight, std=0.1)
+        drawn = nn.init.normal_(as_drawn(self.weight), std=0.1)
         with torch.no_grad():
-            self.weight.add_(torch.eye(SIDE, dtype=self.weight.dtype, device=self.weight.device))
+            self.weight.copy_(drawn + torch.eye(SIDE, dtype=drawn.dtype, device=drawn.device))
 
     def forward(self) -> Float[Tensor, "offsets children parents 4 4"]:
         return self.weight
@@ -44,7 +43,16 @@ class XavierMatrixMaps(MatrixMaps):
         """Xavier-uniform over all numbers of the poses that a window holds and of the parents it votes for."""
         offsets, children, parents = self.weight.shape[:3]
         deviation = math.sqrt(2 / (offsets * SIDE * SIDE * (children + parents)))
-        nn.init.uniform_(self.weight, -math.sqrt(3) * deviation, math.sqrt(3) * deviation)
+        drawn = nn.init.uniform_(as_drawn(self.weight), -math.sqrt(3) * deviation, math.sqrt(3) * deviation)
+        with torch.no_grad():
+            self.weight.copy_(drawn)
+
+
+def as_drawn(weight: Tensor) -> Tensor:
+    """An empty tensor of that shape, laid out by (column of the pose, parent, column of the vote): the order in which a
+    seed's numbers have filled maps from the start."""
+    offsets, children, parents, *_ = weight.shape
+    return weight.new_empty(offsets, children, SIDE, parents, SIDE).permute(0, 1, 3, 4, 2)
 
 
 MATRIX = PoseType(name="matrix", rows=SIDE, columns=SIDE, maps=MatrixMaps)

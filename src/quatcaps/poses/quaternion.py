@@ -9,8 +9,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from quatcaps import quaternion
-from quatcaps.accelerator import runs_kernels
-from quatcaps.poses import rotor_fused
+from quatcaps.poses.fused import rotor_matrix
 from quatcaps.poses.type import PoseType
 
 
@@ -32,10 +31,10 @@ class RotorMaps(nn.Module):
         nn.init.uniform_(self.angle, -math.pi, math.pi)
         nn.init.uniform_(self.axis, -1.0, 1.0)
 
-    def forward(self) -> Float[Tensor, "offsets children parents 3 3"]:
-        if self.angle.is_cuda and runs_kernels(self.angle, self.axis):
-            return rotor_fused.rotor_matrix(self.angle, self.axis)
+    def forward(self, fused: bool = False) -> Float[Tensor, "offsets children parents 3 3"]:
+        if fused and self.angle.dtype == torch.float32:
+            return rotor_matrix(self.angle, self.axis)
         return quaternion.rotor_to_matrix(quaternion.rotor(self.angle, self.axis))
 
 
-QUATERNION = PoseType(name="quaternion", rows=1, columns=3, maps=RotorMaps)
+QUATERNION = PoseType(name="quaternion", rows=1, columns=3, maps=RotorMaps, fused=True)

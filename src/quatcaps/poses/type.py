@@ -14,13 +14,15 @@ class PoseType:
 
     `maps(offsets, children, parents)` builds a module whose call returns the matrices A as a tensor of shape
     (offsets, children, parents, columns, columns). `offsets` counts the places of a child in a parent's
-    window: kernel height × kernel width, or 1 where all places share one map.
+    window: kernel height × kernel width, or 1 where all places share one map. Where the maps are `fused`,
+    the call takes `fused=True` for the same matrices by a kernel.
     """
 
     name: str
     rows: int
     columns: int
     maps: Callable[[int, int, int], nn.Module]
+    fused: bool = False
 
     @property
     def dims(self) -> int:

@@ -1,7 +1,22 @@
 """How votes become parents."""
 
+from quatcaps.routing.backends import BACKENDS
 from quatcaps.routing.em import EM, EM_IBM, EMRouting
+from quatcaps.routing.moments import Moments, Parents, SummedVotes
 from quatcaps.routing.vb import VB, VBRouting
+from quatcaps.routing.votes import Votes
 from quatcaps.routing.window import Window
 
-__all__ = ["EM", "EM_IBM", "VB", "EMRouting", "VBRouting", "Window"]
+__all__ = [
+    "BACKENDS",
+    "EM",
+    "EM_IBM",
+    "VB",
+    "EMRouting",
+    "Moments",
+    "Parents",
+    "SummedVotes",
+    "VBRouting",
+    "Votes",
+    "Window",
+]

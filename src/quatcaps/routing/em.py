@@ -7,7 +7,7 @@ vote, μ_j and σ²_j the parent's Gaussian, λ the inverse temperature, h the p
              cost_jh = (β_u + log σ_jh) Σ_i ρ_ij            a_j = σ(λ (β_a − Σ_h cost_jh))
     E-step   r_ij = a_j p_j(v_ij) / Σ_k a_k p_k(v_ik)       p_j = Π_h exp(−(v_ijh − μ_jh)² / 2σ²_jh) / √(2πσ²_jh)
 
-All of it happens in log space. `soft_moments` does the E-step's softmax and the M-step's sums.
+All of it happens in log space. `Votes` does the E-step's softmax and the M-step's sums.
 
 `EM_IBM` is this routing as Gritzman 2019 published it (arXiv 1907.00652, IBM/matrix-capsules-with-em-routing). Where
 it differs it is stated after that code:
@@ -21,7 +21,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from typing import NamedTuple
 
 import torch
@@ -32,15 +31,16 @@ from torch import Tensor, nn
 from quatcaps.capsules import Capsules
 from quatcaps.errors import QuatcapsError, unknown_name
 from quatcaps.quaternion import safe_unit
-from quatcaps.routing import em_fused
-from quatcaps.routing.soft_moments import COMPETITIONS, Moments, Parents, SoftMoments
+from quatcaps.routing.moments import Moments, Parents, SummedVotes, not_negative
+from quatcaps.routing.shapes import COMPETITIONS
 
-ACTIVATIONS = em_fused.ACTIVATIONS
+ACTIVATIONS = ("logistic", "normalized", "standardized")
 MASSES = ("summed", "normalised")
 ONE_CHILD = ("floored", "damped")
 BETAS = ("zero", "drawn")
-LEAST_MASS = em_fused.LEAST_MASS
-"""A parent to which children give less than this keeps its centre as its mean."""
+VARIANCES = ("diagonal", "isotropic")
+LEAST_VARIANCE = 1e-8
+"""ε of `standardized`."""
 LEAST_FLOOR = 1e-12
 """Below this the gradients of a floored variance overflow in float32."""
 DAMPING = 1e-9
@@ -59,6 +59,8 @@ class EM:
     from the logits and divides by their deviation over those parent types, so that they are told apart however many
     they are. `contrast` is a factor on the logits of the last two. `competition`: a child's assignments sum to 1 over
     the parent types at one `position`, or over `all` parents that see it.
+    `variance`: one σ²_jh for each pose dimension, `diagonal`, or their mean for all, `isotropic`: then turning all
+    votes turns the means and changes no assignment and no activation.
     `variance_floor` is added to every variance, so that no logarithm or quotient can diverge and the gradient
     never vanishes.
 
@@ -79,6 +81,7 @@ class EM:
     one_child: str = "floored"
     betas: str = "zero"
     contrast: float = 1.0
+    variance: str = "diagonal"
 
     def __post_init__(self) -> None:
         if self.iterations < 1:
@@ -89,6 +92,7 @@ class EM:
             ("mass", self.mass, MASSES),
             ("treatment of one child", self.one_child, ONE_CHILD),
             ("start of the betas", self.betas, BETAS),
+            ("variance", self.variance, VARIANCES),
         ):
             if name not in known:
                 raise unknown_name(kind, name, known)
@@ -102,11 +106,6 @@ class EM:
             raise QuatcapsError(
                 f"a variance floor of {self.variance_floor}: it must be at least {LEAST_FLOOR} and finite"
             )
-
-    @property
-    def plain(self) -> bool:
-        """Whether the M-step is Hinton's, which is the one that `em_fused` knows."""
-        return self.mass == "summed" and self.one_child == "floored"
 
     def module(self, parents: int) -> EMRouting:
         """The routing of one layer with that many parent types."""
@@ -139,8 +138,8 @@ class EMRouting(nn.Module):
             nn.init.uniform_(self.beta_u, -limit, limit)
             nn.init.trunc_normal_(self.beta_a, mean=-1000, std=500, a=-2000, b=0)
 
-    def forward(self, soft_moments: SoftMoments) -> Capsules:
-        return em_routing(soft_moments, self.beta_u, self.beta_a, self.settings)
+    def forward(self, votes: SummedVotes) -> Capsules:
+        return em_routing(votes, self.beta_u, self.beta_a, self.settings)
 
     def extra_repr(self) -> str:
         return repr(self.settings)
@@ -153,19 +152,16 @@ class Estimate(NamedTuple):
     activation: Float[Tensor, "N J H W"]
 
 
-def em_routing(
-    soft_moments: SoftMoments, beta_u: Float[Tensor, " J"], beta_a: Float[Tensor, " J"], settings: EM
-) -> Capsules:
-    """Parents of the votes behind `soft_moments`; the gradient flows through every iteration."""
-    estimate: Callable[..., Estimate] = m_step
-    if settings.mass == "normalised":
-        estimate = partial(m_step, mass_factor=NORMALISED_MASS * len(beta_u) / soft_moments.inside)
-    elif settings.plain and getattr(soft_moments, "fused", False):
-        estimate = em_fused.m_step
-    parents, activation = estimate(soft_moments(None), beta_u, beta_a, settings, inverse_temperature(1))
+def em_routing(votes: SummedVotes, beta_u: Float[Tensor, " J"], beta_a: Float[Tensor, " J"], settings: EM) -> Capsules:
+    """The parents that the votes speak for; the gradient flows through every iteration."""
+    step: Callable[..., Estimate] = m_step
+    if votes.backend == "triton":
+        from quatcaps.routing.triton.em import m_step as step
+    mass_factor = NORMALISED_MASS * len(beta_u) / votes.inside if settings.mass == "normalised" else 1.0
+    parents, activation = step(votes.uniform(), beta_u, beta_a, settings, inverse_temperature(1), mass_factor)
     for iteration in range(2, settings.iterations + 1):
-        moments = soft_moments(parents)
-        parents, activation = estimate(moments, beta_u, beta_a, settings, inverse_temperature(iteration))
+        moments = votes.under(parents)
+        parents, activation = step(moments, beta_u, beta_a, settings, inverse_temperature(iteration), mass_factor)
     return Capsules(parents.centre, activation)
 
 
@@ -177,14 +173,16 @@ def m_step(
     inverse_temperature: float,
     mass_factor: float = 1.0,
 ) -> Estimate:
-    """From moments to parents; `em_fused.m_step` is the same in one kernel, for `plain` settings.
+    """From moments to parents; `triton.em.m_step` is the same in one kernel.
 
     The cost counts `mass_factor` times what a parent receives.
     """
     damped = settings.one_child == "damped"
-    mean, variance = (damped_gaussian if damped else gaussian)(moments, settings.variance_floor)
-    mass = moments.mass if mass_factor == 1 else mass_factor * moments.mass
-    logit = activation_logit(mass, variance, beta_u, beta_a, inverse_temperature)
+    mean, variance = (damped_gaussian if damped else gaussian)(moments)
+    if settings.variance == "isotropic":
+        variance = variance.mean(2, keepdim=True).expand_as(variance)
+    variance = variance + settings.variance_floor
+    logit = activation_logit(mass_factor * moments.mass, variance, beta_u, beta_a, inverse_temperature)
     if settings.activation != "logistic":
         logit = told_apart(logit, settings)
     log_activation = F.logsigmoid(logit)
@@ -206,7 +204,7 @@ def standardized(logit: Float[Tensor, "N J H W"]) -> Float[Tensor, "N J H W"]:
     centred = logit - logit.mean(1, keepdim=True)
     size = centred.detach().abs().amax(1, keepdim=True).clamp(min=1)  # squares of large numbers would overflow
     scaled = centred / size
-    return scaled * (scaled.square().mean(1, keepdim=True) + em_fused.LEAST_VARIANCE / size.square()).rsqrt()
+    return scaled * (scaled.square().mean(1, keepdim=True) + LEAST_VARIANCE / size.square()).rsqrt()
 
 
 def inverse_temperature(iteration: int) -> float:
@@ -214,17 +212,12 @@ def inverse_temperature(iteration: int) -> float:
     return 0.01 * (1 - 0.95**iteration)
 
 
-def gaussian(moments: Moments, variance_floor: float) -> tuple[Float[Tensor, "N J D H W"], Float[Tensor, "N J D H W"]]:
+def gaussian(moments: Moments) -> tuple[Float[Tensor, "N J D H W"], Float[Tensor, "N J D H W"]]:
     """μ and σ² of each parent: the M-step."""
-    mass = moments.mass.clamp(min=LEAST_MASS)[:, :, None]
-    shift = moments.first / mass
-    variance = (moments.second / mass - shift.square()).clamp(min=0) + variance_floor
-    return moments.centre + shift, variance
+    return moments.mean, moments.variance
 
 
-def damped_gaussian(
-    moments: Moments, variance_floor: float
-) -> tuple[Float[Tensor, "N J D H W"], Float[Tensor, "N J D H W"]]:
+def damped_gaussian(moments: Moments) -> tuple[Float[Tensor, "N J D H W"], Float[Tensor, "N J D H W"]]:
     """μ = Σ_i ρ_i v_i / (Σ_i ρ_i + ε) and σ² = Σ_i ρ_i (v_i − μ)² / (Σ_i ρ_i + ε): the M-step, `damped`.
 
     About the centre m, μ = m + d with d = (S1 − ε m) / (S0 + ε), and the sum of squares is S2 − 2 d S1 + d² S0.
@@ -233,7 +226,7 @@ def damped_gaussian(
     damped = mass + DAMPING
     shift = (moments.first - DAMPING * moments.centre) / damped
     squares = moments.second - shift * (2 * moments.first - shift * mass)
-    return moments.centre + shift, (squares / damped).clamp(min=0) + variance_floor
+    return moments.centre + shift, not_negative(squares / damped)
 
 
 def activation_logit(

@@ -21,13 +21,14 @@ h the D pose dimensions. π_j is a parent's share of the children, μ_j its mean
 of the votes, so that nothing is divided by R_j, which may be 0. The Wishart's digamma terms stay although Λ_j is
 diagonal.
 
-One iteration updates the posterior under the assignments, uniform at first, which `soft_moments` works out from the
+One iteration updates the posterior under the assignments, uniform at first, which `Votes` works out from the
 posterior before. E[ln π_j] sums over the parent types at one position, also where all positions compete for a child.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -37,8 +38,9 @@ from torch import Tensor, nn
 
 from quatcaps.capsules import Capsules
 from quatcaps.errors import QuatcapsError, unknown_name
-from quatcaps.routing import vb_fused
-from quatcaps.routing.soft_moments import COMPETITIONS, POSE_LIMIT, Moments, Parents, SoftMoments
+from quatcaps.routing.moments import Moments, Parents, SummedVotes, not_negative
+from quatcaps.routing.shapes import COMPETITIONS
+from quatcaps.routing.votes import POSE_LIMIT
 
 ACTIVATIONS = ("mixing", "mass")
 LEAST_PRIOR, GREATEST_PRIOR = 1e-4, 1e6
@@ -102,8 +104,8 @@ class VBRouting(nn.Module):
         self.pose_norm = nn.BatchNorm3d(parents, affine=False) if settings.batch_norm else nn.Identity()
         self.logit_norm = nn.BatchNorm2d(parents, affine=False) if settings.batch_norm else nn.Identity()
 
-    def forward(self, soft_moments: SoftMoments) -> Capsules:
-        poses, logit = vb_routing(soft_moments, self.beta_u, self.beta_a, self.settings)
+    def forward(self, votes: SummedVotes) -> Capsules:
+        poses, logit = vb_routing(votes, self.beta_u, self.beta_a, self.settings)
         if self.settings.batch_norm and self.training and logit[:, 0].numel() == 1:
             raise QuatcapsError(
                 "1 capsule of each parent type in the batch: batch normalisation trains on at least 2; give more "
@@ -126,14 +128,16 @@ class Posterior(NamedTuple):
 
 
 def vb_routing(
-    soft_moments: SoftMoments, beta_u: Float[Tensor, " J"], beta_a: Float[Tensor, " J"], settings: VB
+    votes: SummedVotes, beta_u: Float[Tensor, " J"], beta_a: Float[Tensor, " J"], settings: VB
 ) -> tuple[Float[Tensor, "N J D H W"], Float[Tensor, "N J H W"]]:
     """Poses and activation logits of the parents; the gradient flows through every iteration."""
-    estimate = vb_fused.estimate_of if getattr(soft_moments, "fused", False) else estimate_of
-    moments = soft_moments(None)
+    estimate: Callable[..., Estimate] = estimate_of
+    if votes.backend == "triton":
+        from quatcaps.routing.triton.vb import estimate_of as estimate
+    moments = votes.uniform()
     parents, log_share, log_determinant = estimate(moments, settings)
     for _ in range(1, settings.iterations):
-        moments = soft_moments(parents)
+        moments = votes.under(parents)
         parents, log_share, log_determinant = estimate(moments, settings)
     mean = parents.centre
     entropy = expected_entropy(log_determinant, mean.shape[2])
@@ -149,7 +153,7 @@ class Estimate(NamedTuple):
 
 
 def estimate_of(moments: Moments, prior: VB) -> Estimate:
-    """From moments to parents: the expected log density of a vote, less what all parents share; `vb_fused.estimate_of`
+    """From moments to parents: the expected log density of a vote, less what all parents share; `triton.vb.estimate_of`
     is the same in one kernel."""
     posterior = posterior_of(moments, prior)
     log_share, log_determinant = expected_log_share(posterior), expected_log_determinant(posterior)
@@ -173,7 +177,7 @@ def posterior_of(moments: Moments, prior: VB) -> Posterior:
         kappa=kappa,
         nu=dims - 1 + prior.prior_freedom + mass,
         mean=mean,
-        psi=prior.prior_scale + scatter.clamp(min=0) + offset,
+        psi=prior.prior_scale + not_negative(scatter) + offset,
     )
 
 

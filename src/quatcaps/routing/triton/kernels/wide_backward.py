@@ -5,7 +5,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from quatcaps.routing.soft_moments.fused.kernels.tiles import (
+from quatcaps.routing.triton.kernels.tiles import (
     INTERPRETED,
     LOG2E,
     accumulate,
@@ -18,7 +18,7 @@ from quatcaps.routing.soft_moments.fused.kernels.tiles import (
     sums_by_lane,
     tile_of_positions,
 )
-from quatcaps.routing.soft_moments.fused.kernels.wide_tiles import (
+from quatcaps.routing.triton.kernels.wide_tiles import (
     apart,
     load_child,
     load_tiles,

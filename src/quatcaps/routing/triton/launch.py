@@ -8,8 +8,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from quatcaps.routing.soft_moments.fused.plan import Shapes, by_child, by_position, power_of_two
-from quatcaps.routing.soft_moments.layout import (
+from quatcaps.routing.triton.layout import (
     as_maps,
     by_parent,
     by_row,
@@ -18,6 +17,7 @@ from quatcaps.routing.soft_moments.layout import (
     parents_first,
     positions_first,
 )
+from quatcaps.routing.triton.plan import Layer, by_child, by_position, power_of_two
 from quatcaps.routing.window import Window
 
 
@@ -30,22 +30,22 @@ class Passes(NamedTuple):
     sum_children: Any
 
 
-def passes(shapes: Shapes) -> Passes:
+def passes(shapes: Layer) -> Passes:
     """Those made for the poses of that shape."""
     if shapes.wide:
-        from quatcaps.routing.soft_moments.fused.kernels import wide_backward, wide_forward
+        from quatcaps.routing.triton.kernels import wide_backward, wide_forward
 
         return Passes(
             wide_forward.sum_moments, wide_forward.sum_uniform, wide_backward.sum_parents, wide_backward.sum_children
         )
-    from quatcaps.routing.soft_moments.fused.kernels import backward_children, backward_parents, forward
+    from quatcaps.routing.triton.kernels import backward_children, backward_parents, forward
 
     return Passes(
         forward.sum_moments, forward.sum_uniform, backward_parents.sum_parents, backward_children.sum_children
     )
 
 
-def laid(poses: Tensor, activations: Tensor, maps: Tensor, shapes: Shapes) -> tuple[Tensor, Tensor, Tensor]:
+def laid(poses: Tensor, activations: Tensor, maps: Tensor, shapes: Layer) -> tuple[Tensor, Tensor, Tensor]:
     """Children as the kernels read them."""
     if shapes.wide:
         return children_last(poses), children_last(activations), by_row(maps)
@@ -63,9 +63,9 @@ def weighted(
     window: Window,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Moments under given parents: mass, first, second; and, to keep, the logarithms of the softmax's sums."""
-    from quatcaps.routing.soft_moments.fused.kernels import parts
+    from quatcaps.routing.triton.kernels import parts
 
-    shapes = Shapes.of(poses, maps, window)
+    shapes = Layer.of(poses, maps, window)
     cut = by_position(shapes, per_thread=8, least_steps=8, registers=(None, 168))
     sums = empty_sums(poses, shapes, cut.splits)
     log_total = poses.new_empty(shapes.pairs if keep else (0,))
@@ -92,9 +92,9 @@ def weighted(
 
 def uniform(poses: Tensor, activations: Tensor, maps: Tensor, window: Window) -> tuple[Tensor, ...]:
     """Moments under uniform assignments: centre, mass, first, second."""
-    from quatcaps.routing.soft_moments.fused.kernels import parts
+    from quatcaps.routing.triton.kernels import parts
 
-    shapes = Shapes.of(poses, maps, window)
+    shapes = Layer.of(poses, maps, window)
     cut = by_position(shapes, per_thread=8, least_steps=32, registers=(168, 128))
     part_mass = poses.new_empty(cut.splits, shapes.positions)
     part = [poses.new_empty(cut.splits, *shapes.parent_shape(shapes.dims)) for _ in range(3)]
@@ -139,14 +139,14 @@ def parents_backward(
 ) -> tuple[Tensor, ...]:
     """Gradients of centre, precision and logit; and what is left for the children: all that is known of each parent,
     and the gradient of each child's activation in each window."""
-    from quatcaps.routing.soft_moments.fused.kernels import parts
+    from quatcaps.routing.triton.kernels import parts
 
-    shapes = Shapes.of(poses, maps, window)
+    shapes = Layer.of(poses, maps, window)
     cut = by_position(shapes, per_thread=4, least_steps=8, registers=(None, 168))
     m, p, c = (positions_first(values) for values in parents)
     g0, g1, g2 = (positions_first(grad) for grad in grads)
     sums = empty_sums(poses, shapes, cut.splits)
-    rows = poses.new_empty(shapes.rows)
+    rows = poses.new_empty(shapes.known)
     grad_activation = torch.empty_like(log_total)
     passes(shapes).sum_parents[cut.launch](
         *laid(poses, activations, maps, shapes),
@@ -200,9 +200,9 @@ def children_backward(
     """Gradients of poses, activations and maps: from weighted moments, by what is `left` of them (rows, the logarithms
     of the softmax's sums, gradients of activations); from uniform ones, by their centre and the gradients of mass,
     first and second; or from both."""
-    from quatcaps.routing.soft_moments.fused.kernels import parts
+    from quatcaps.routing.triton.kernels import parts
 
-    shapes = Shapes.of(poses, maps, window)
+    shapes = Layer.of(poses, maps, window)
     if shapes.positions == 0:  # no images: the pass would look at the first position
         return torch.zeros_like(poses), torch.zeros_like(activations), torch.zeros_like(maps)
     poses, activations, matrices = laid(poses, activations, maps, shapes)
@@ -211,7 +211,7 @@ def children_backward(
     uniform_rows = poses
     if uniform is not None:
         given = [positions_first(values) for values in uniform]
-        uniform_rows = poses.new_empty(shapes.uniform_rows)
+        uniform_rows = poses.new_empty(shapes.known_uniform)
         tile, parents = 256, given[1].numel()
         parts.pack_uniform[(math.ceil(parents / tile),)](
             rows, *given, uniform_rows, parents, **row_order(shapes), WEIGHTED=left is not None, TILE=tile
@@ -248,9 +248,9 @@ def children_backward(
     return grad_poses, grad_activations, grad_maps.movedim(4, 2)
 
 
-def packed(poses: Tensor, activations: Tensor, shapes: Shapes) -> Tensor:
+def packed(poses: Tensor, activations: Tensor, shapes: Layer) -> Tensor:
     """Narrow poses and their activations, children as neighbours in memory."""
-    from quatcaps.routing.soft_moments.fused.kernels import parts
+    from quatcaps.routing.triton.kernels import parts
 
     pixels, columns = shapes.images * shapes.height * shapes.width, shapes.dims + 1
     tile, tile_children = 16, min(32, power_of_two(shapes.children))
@@ -270,9 +270,9 @@ def packed(poses: Tensor, activations: Tensor, shapes: Shapes) -> Tensor:
     return side_by_side
 
 
-def fold(buffer: Tensor, grad_poses: Tensor, grad_activations: Tensor, shapes: Shapes) -> None:
+def fold(buffer: Tensor, grad_poses: Tensor, grad_activations: Tensor, shapes: Layer) -> None:
     """The gradients of children from the columns of all windows."""
-    from quatcaps.routing.soft_moments.fused.kernels import backward_children, parts
+    from quatcaps.routing.triton.kernels import backward_children, parts
 
     pixels = shapes.images * shapes.height * shapes.width
     sizes = {
@@ -297,11 +297,11 @@ def fold(buffer: Tensor, grad_poses: Tensor, grad_activations: Tensor, shapes: S
     )
 
 
-def row_order(shapes: Shapes) -> dict[str, Any]:
+def row_order(shapes: Layer) -> dict[str, Any]:
     """What a kernel needs to write what the pass by child reads of parents."""
     return {"PARENTS": shapes.parents, "DIMS": shapes.dims, "COLUMNS": shapes.columns, "WIDE": shapes.wide}
 
 
-def empty_sums(like: Tensor, shapes: Shapes, splits: int) -> Tensor:
+def empty_sums(like: Tensor, shapes: Layer, splits: int) -> Tensor:
     """Room for the partial sums of each split: one number per parent, then twice one per dimension of it."""
     return like.new_empty(splits, shapes.positions * shapes.parents * (1 + 2 * shapes.dims))

@@ -8,23 +8,20 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from quatcaps.routing.soft_moments import Moments, Parents
-from quatcaps.routing.soft_moments.layout import empty_parents, parents_first, positions_first
+from quatcaps.routing.moments import LEAST_MASS, Moments, Parents
+from quatcaps.routing.triton.layout import empty_parents, parents_first, positions_first
 
 if TYPE_CHECKING:
     from quatcaps.routing.em import EM, Estimate
 
-LEAST_MASS = 1e-12
-LEAST_VARIANCE = 1e-8
-"""ε of `em.standardized`."""
-ACTIVATIONS = ("logistic", "normalized", "standardized")
-"""By the numbers that the kernels know them by."""
 SETTINGS = "float inverse_temperature, float variance_floor, int kind, float contrast"
 
 
-def m_step(moments: Moments, beta_u: Tensor, beta_a: Tensor, settings: EM, inverse_temperature: float) -> Estimate:
+def m_step(
+    moments: Moments, beta_u: Tensor, beta_a: Tensor, settings: EM, inverse_temperature: float, mass_factor: float = 1.0
+) -> Estimate:
     """From moments to parents."""
-    from quatcaps.routing.em import Estimate
+    from quatcaps.routing.em import ACTIVATIONS, Estimate
 
     kind = ACTIVATIONS.index(settings.activation)
     mean, precision, logit, activation = em_step(
@@ -45,7 +42,8 @@ def forward(
     kind: int,
     contrast: float,
 ) -> tuple[Tensor, ...]:
-    from quatcaps.routing.kernels import em
+    from quatcaps.routing.em import LEAST_VARIANCE
+    from quatcaps.routing.triton.kernels import em
 
     m, s0, s1, s2 = (positions_first(values) for values in (centre, mass, first, second))
     mean, precision, logit, activation = (torch.empty_like(values) for values in (m, m, s0, s0))
@@ -88,7 +86,8 @@ def backward(
     kind: int,
     contrast: float,
 ) -> tuple[Tensor, ...]:
-    from quatcaps.routing.kernels import em
+    from quatcaps.routing.em import LEAST_VARIANCE
+    from quatcaps.routing.triton.kernels import em
 
     s0, s1, s2 = (positions_first(values) for values in (mass, first, second))
     grads = [

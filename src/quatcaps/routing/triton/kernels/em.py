@@ -5,12 +5,12 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from quatcaps.routing.soft_moments.fused.kernels.tiles import load_tiles, store_tiles
+from quatcaps.routing.triton.kernels.tiles import load_tiles, store_tiles
 
 LOG_TWO_PI = tl.constexpr(1.8378770664093453)
 SMALLEST = tl.constexpr(1.1754943508222875e-38)
 NORMALIZED, STANDARDIZED = tl.constexpr(1), tl.constexpr(2)
-"""By their place in `em_fused.ACTIVATIONS`."""
+"""By their place in `quatcaps.routing.em.ACTIVATIONS`."""
 
 
 @triton.jit

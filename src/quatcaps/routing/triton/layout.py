@@ -5,8 +5,6 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from quatcaps.routing.window import Window
-
 
 def positions_first(values: Tensor) -> Tensor:
     """(N, J, D, H, W) → (N, H, W, D, J), or (N, J, H, W) → (N, H, W, J), contiguous.
@@ -70,13 +68,3 @@ def empty_children(
         return grad_poses, grad_activations, grad_maps
     grad_maps = maps.new_empty(offsets, children, columns, columns, parents).movedim(4, 2)
     return poses.new_empty(poses.shape), activations.new_empty(activations.shape), grad_maps
-
-
-def pack(window: Window) -> list[int]:
-    """A window as numbers, which is what an operator can take."""
-    return [window.height, window.width, window.stride, int(window.shared), int(window.coordinates)]
-
-
-def unpack(numbers: list[int]) -> Window:
-    height, width, stride, shared, coordinates = numbers
-    return Window(height, width, stride, bool(shared), bool(coordinates))

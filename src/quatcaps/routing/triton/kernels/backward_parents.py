@@ -5,7 +5,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from quatcaps.routing.soft_moments.fused.kernels.tiles import (
+from quatcaps.routing.triton.kernels.tiles import (
     LOG2E,
     accumulate,
     add_products,

@@ -23,9 +23,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from quatcaps.routing.soft_moments import threads
-from quatcaps.routing.soft_moments.layout import unpack
-from quatcaps.routing.soft_moments.native import build
+from quatcaps.routing.native import build, threads
+from quatcaps.routing.shapes import unpack
 from quatcaps.routing.window import Window
 
 WORTH_A_THREAD = 2**14
@@ -98,14 +97,14 @@ def shapes(poses: Tensor, maps: Tensor, window: Window) -> tuple[tuple[int, ...]
 
 
 def empty_uniform(poses: Tensor, activations: Tensor, maps: Tensor, window: list[int]) -> tuple[Tensor, ...]:
-    one, pose = shapes(poses, maps, unpack(window))
+    one, pose = shapes(poses, maps, unpack(window)[0])
     return poses.new_empty(pose), poses.new_empty(one), poses.new_empty(pose), poses.new_empty(pose)
 
 
 def compute_uniform(poses: Tensor, activations: Tensor, maps: Tensor, window: list[int]) -> tuple[Tensor, ...]:
     results = empty_uniform(poses, activations, maps, window)
     given = {"poses": poses, "activations": activations, "maps": maps}
-    run("quatcaps_uniform", unpack(window), given | dict(zip(("mean", *MOMENTS), results, strict=True)))
+    run("quatcaps_uniform", unpack(window)[0], given | dict(zip(("mean", *MOMENTS), results, strict=True)))
     return results
 
 
@@ -120,8 +119,8 @@ uniform_moments.register_fake(empty_uniform)
 
 def empty_moments(poses: Tensor, activations: Tensor, maps: Tensor, *rest: Any) -> tuple[Tensor, ...]:
     *_, keep, window = rest
-    one, pose = shapes(poses, maps, unpack(window))
-    runs, children = -(-one[2] * one[3] // RUN), unpack(window).places * poses.shape[1]
+    one, pose = shapes(poses, maps, unpack(window)[0])
+    runs, children = -(-one[2] * one[3] // RUN), unpack(window)[0].places * poses.shape[1]
     kept = (one[0], runs, children, 2, RUN) if keep else (0,)
     return poses.new_empty(one), poses.new_empty(pose), poses.new_empty(pose), poses.new_empty(kept)
 
@@ -132,7 +131,7 @@ def compute_moments(*arguments: Any) -> tuple[Tensor, ...]:
     given = {"poses": poses, "activations": activations, "maps": maps}
     parents = {"centre": centre, "precision": precision, "logit": logit}
     made = dict(zip((*MOMENTS, "kept") if keep else MOMENTS, results, strict=keep))
-    run("quatcaps_moments", unpack(window), given | parents | made)
+    run("quatcaps_moments", unpack(window)[0], given | parents | made)
     return results
 
 
@@ -164,7 +163,7 @@ def compute_uniform_backward(*arguments: Any) -> tuple[Tensor, ...]:
     grads = GradChildren(poses, activations, maps)
     given = {"poses": poses, "activations": activations, "maps": maps, "mean": mean}
     moments = {"grad_mass": g0, "grad_first": g1, "grad_second": g2}
-    run("quatcaps_uniform_backward", unpack(window), given | moments | grads.tensors())
+    run("quatcaps_uniform_backward", unpack(window)[0], given | moments | grads.tensors())
     return grads.sums()
 
 
@@ -190,7 +189,7 @@ def compute_moments_backward(*arguments: Any) -> tuple[Tensor, ...]:
     parents = {"centre": centre, "precision": precision, "logit": logit}
     moments = {"grad_mass": g0, "grad_first": g1, "grad_second": g2}
     grad_parents = dict(zip(("grad_centre", "grad_precision", "grad_logit"), by_part, strict=True))
-    run("quatcaps_moments_backward", unpack(window), given | parents | moments | grads.tensors() | grad_parents)
+    run("quatcaps_moments_backward", unpack(window)[0], given | parents | moments | grads.tensors() | grad_parents)
     return *grads.sums(), *(partial.sum(0) for partial in by_part)
 
 
@@ -225,8 +224,8 @@ def keep_uniform(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) 
 
 
 def differentiate_uniform(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, ...]:
-    given = filled(grads[1:], ctx.saved_tensors[3])
-    return *uniform_moments_backward(*given, *ctx.saved_tensors, ctx.window), None
+    saved = ctx.saved_tensors
+    return *uniform_moments_backward(*filled(grads[1:], saved[3]), *saved, ctx.window), None
 
 
 def keep_moments(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
@@ -237,8 +236,8 @@ def keep_moments(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) 
 
 
 def differentiate_moments(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, ...]:
-    given = filled(grads[:3], ctx.saved_tensors[3])
-    return *moments_backward(*given, *ctx.saved_tensors, ctx.window), None, None
+    saved = ctx.saved_tensors
+    return *moments_backward(*filled(grads[:3], saved[3]), *saved, ctx.window), None, None
 
 
 uniform_moments.register_autograd(differentiate_uniform, setup_context=keep_uniform)

@@ -8,6 +8,7 @@ from typing import Any
 
 from torch import Tensor
 
+from quatcaps.routing.shapes import Shapes
 from quatcaps.routing.window import Window
 
 WARPS_BY_POSITION, WARPS_BY_CHILD = 4608, 16384
@@ -19,31 +20,12 @@ Registers = tuple[int | None, int | None]
 takes too many for three warps of a quarter of a processor, or spares some that it could use."""
 
 
-@dataclass(frozen=True)
-class Shapes:
-    """The sizes of one layer's routing."""
-
-    images: int
-    children: int
-    dims: int
-    height: int
-    width: int
-    parents: int
-    columns: int
-    window: Window
+class Layer(Shapes):
+    """The sizes of one layer's routing, as the kernels see them."""
 
     @staticmethod
-    def of(poses: Tensor, maps: Tensor, window: Window) -> Shapes:
-        images, children, dims, height, width = poses.shape
-        return Shapes(images, children, dims, height, width, maps.shape[2], maps.shape[-1], window)
-
-    @property
-    def grid(self) -> tuple[int, int]:
-        return self.window.positions(self.height, self.width)
-
-    @property
-    def positions(self) -> int:
-        return self.images * self.grid[0] * self.grid[1]
+    def of(poses: Tensor, maps: Tensor, window: Window, competition: str = "position") -> Layer:
+        return Layer(**vars(Shapes.of(poses, maps, window, competition)))
 
     @property
     def wide(self) -> bool:
@@ -51,22 +33,17 @@ class Shapes:
         return self.dims > 4
 
     @property
-    def inside(self) -> int:
-        """Children in a window."""
-        return self.window.places * self.children
-
-    @property
     def pairs(self) -> tuple[int, int]:
         """One number per child in a window and position."""
         return (self.inside, self.positions)
 
     @property
-    def rows(self) -> tuple[int, int, int]:
+    def known(self) -> tuple[int, int, int]:
         """All that the pass by child needs of weighted moments: centre, precision, g1, g2, logit, g0."""
         return (self.positions, 4 * self.dims + 2, self.parents)
 
     @property
-    def uniform_rows(self) -> tuple[int, int, int]:
+    def known_uniform(self) -> tuple[int, int, int]:
         """And of uniform ones: centre, g1, g2, g0."""
         return (self.positions, 3 * self.dims + 1, self.parents)
 
@@ -119,7 +96,7 @@ class Plan:
 def plan(
     rows: int,
     steps: int,
-    shapes: Shapes,
+    shapes: Layer,
     *,
     per_thread: int,
     least_steps: int,
@@ -139,7 +116,7 @@ def plan(
     return Plan(tile, tile_parents, warps, tiles, max(1, math.ceil(steps / per_program)), per_program, limit)
 
 
-def by_position(shapes: Shapes, *, per_thread: int, least_steps: int, registers: Registers) -> Plan:
+def by_position(shapes: Layer, *, per_thread: int, least_steps: int, registers: Registers) -> Plan:
     """For the passes whose tiles are positions and whose steps are children."""
     return plan(
         shapes.positions,
@@ -152,7 +129,7 @@ def by_position(shapes: Shapes, *, per_thread: int, least_steps: int, registers:
     )
 
 
-def by_child(shapes: Shapes, *, per_thread: int, registers: Registers) -> Plan:
+def by_child(shapes: Layer, *, per_thread: int, registers: Registers) -> Plan:
     """For the pass whose tiles are children and whose steps are positions."""
     return plan(
         shapes.inside,

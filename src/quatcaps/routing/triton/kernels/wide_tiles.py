@@ -10,7 +10,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from quatcaps.routing.soft_moments.fused.kernels.tiles import SMALLEST, locate
+from quatcaps.routing.triton.kernels.tiles import SMALLEST, locate
 
 
 @triton.jit

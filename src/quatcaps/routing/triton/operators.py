@@ -19,9 +19,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from quatcaps.routing.soft_moments.fused import launch
-from quatcaps.routing.soft_moments.fused.plan import Shapes
-from quatcaps.routing.soft_moments.layout import empty_children, empty_parents, parents_first, unpack
+from quatcaps.routing.shapes import unpack
+from quatcaps.routing.triton import launch
+from quatcaps.routing.triton.layout import empty_children, empty_parents, parents_first
+from quatcaps.routing.triton.plan import Layer
 
 CHILDREN = "Tensor poses, Tensor activations, Tensor maps"
 PARENTS = "Tensor centre, Tensor precision, Tensor logit"
@@ -35,11 +36,11 @@ def results(count: int) -> str:
 
 
 def _uniform_moments(poses: Tensor, activations: Tensor, maps: Tensor, window: list[int]) -> tuple[Tensor, ...]:
-    return *launch.uniform(poses, activations, maps, unpack(window)), *empty_slots(poses, maps, window)
+    return *launch.uniform(poses, activations, maps, unpack(window)[0]), *empty_slots(poses, maps, window)
 
 
 def _uniform_moments_fake(poses: Tensor, activations: Tensor, maps: Tensor, window: list[int]) -> tuple[Tensor, ...]:
-    shapes = Shapes.of(poses, maps, unpack(window))
+    shapes = Layer.of(poses, maps, unpack(window)[0])
     centre = parents_first(poses.new_empty(shapes.parent_shape(shapes.dims)))
     sums = empty_parents(centre, 1), empty_parents(centre), empty_parents(centre)
     return centre, *sums, *empty_slots(poses, maps, window)
@@ -47,8 +48,8 @@ def _uniform_moments_fake(poses: Tensor, activations: Tensor, maps: Tensor, wind
 
 def empty_slots(poses: Tensor, maps: Tensor, window: list[int]) -> tuple[Tensor, ...]:
     """Tensors of the right shapes that take no room."""
-    shapes = Shapes.of(poses, maps, unpack(window))
-    return tuple(poses.new_zeros(()).expand(shape) for shape in (shapes.rows, shapes.pairs, shapes.pairs))
+    shapes = Layer.of(poses, maps, unpack(window)[0])
+    return tuple(poses.new_zeros(()).expand(shape) for shape in (shapes.known, shapes.pairs, shapes.pairs))
 
 
 uniform_moments = torch.library.custom_op(
@@ -63,12 +64,12 @@ uniform_moments.register_fake(_uniform_moments_fake)
 def _moments(*arguments: Any) -> tuple[Tensor, ...]:
     *_, keep, window = arguments
     poses, activations, maps, centre, precision, logit = arguments[:6]
-    return launch.weighted(poses, activations, maps, centre, precision, logit, keep, unpack(window))
+    return launch.weighted(poses, activations, maps, centre, precision, logit, keep, unpack(window)[0])
 
 
 def _moments_fake(poses: Tensor, activations: Tensor, maps: Tensor, centre: Tensor, *rest: Any) -> tuple[Tensor, ...]:
     *_, keep, window = rest
-    kept = Shapes.of(poses, maps, unpack(window)).pairs if keep else (0,)
+    kept = Layer.of(poses, maps, unpack(window)[0]).pairs if keep else (0,)
     return empty_parents(centre, 1), empty_parents(centre), empty_parents(centre), poses.new_empty(kept)
 
 
@@ -85,15 +86,15 @@ def _parents_backward(*arguments: Any) -> tuple[Tensor, ...]:
     poses, activations, maps, centre, precision, logit, mass, first, log_total, window = arguments[3:]
     parents = (centre, precision, logit)
     return launch.parents_backward(
-        arguments[:3], poses, activations, maps, parents, mass, first, log_total, unpack(window)
+        arguments[:3], poses, activations, maps, parents, mass, first, log_total, unpack(window)[0]
     )
 
 
 def _parents_backward_fake(*arguments: Any) -> tuple[Tensor, ...]:
     poses, _, maps, centre = arguments[3:7]
-    shapes = Shapes.of(poses, maps, unpack(arguments[-1]))
+    shapes = Layer.of(poses, maps, unpack(arguments[-1])[0])
     parents = empty_parents(centre), empty_parents(centre), empty_parents(centre, 1)
-    return *parents, poses.new_empty(shapes.rows), poses.new_empty(shapes.pairs)
+    return *parents, poses.new_empty(shapes.known), poses.new_empty(shapes.pairs)
 
 
 parents_backward = torch.library.custom_op(
@@ -110,12 +111,12 @@ def _children_backward(*arguments: Any) -> tuple[Tensor, ...]:
     poses, activations, maps, rows, log_total, grad_activation, *uniform, window = arguments
     left = None if rows is None else (rows, log_total, grad_activation)
     return launch.children_backward(
-        poses, activations, maps, left, None if uniform[0] is None else tuple(uniform), unpack(window)
+        poses, activations, maps, left, None if uniform[0] is None else tuple(uniform), unpack(window)[0]
     )
 
 
 def _children_backward_fake(poses: Tensor, activations: Tensor, maps: Tensor, *rest: Any) -> tuple[Tensor, ...]:
-    return empty_children(poses, activations, maps, wide=Shapes.of(poses, maps, unpack(rest[-1])).wide)
+    return empty_children(poses, activations, maps, wide=Layer.of(poses, maps, unpack(rest[-1])[0]).wide)
 
 
 children_backward = torch.library.custom_op(
@@ -157,8 +158,9 @@ def _keep(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None
 
 
 def _differentiate(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
-    children, log_total = ctx.saved_tensors[:3], ctx.saved_tensors[-1]
-    *parents, rows, grad_activation = parents_backward(*grads[:3], *ctx.saved_tensors, ctx.window)
+    saved = ctx.saved_tensors
+    children, log_total = saved[:3], saved[-1]
+    *parents, rows, grad_activation = parents_backward(*grads[:3], *saved, ctx.window)
     left = (rows, log_total, grad_activation)
     if ctx.hands_over:
         return None, None, None, *parents, *left, None, None

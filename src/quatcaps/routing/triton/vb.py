@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from quatcaps.routing.em_fused import cut
-from quatcaps.routing.soft_moments import Moments, Parents
-from quatcaps.routing.soft_moments.layout import empty_parents, parents_first, positions_first
+from quatcaps.routing.moments import Moments, Parents
+from quatcaps.routing.triton.em import cut
+from quatcaps.routing.triton.layout import empty_parents, parents_first, positions_first
 
 if TYPE_CHECKING:
     from quatcaps.routing.vb import VB, Estimate
@@ -38,7 +38,7 @@ def estimate_of(moments: Moments, prior: VB) -> Estimate:
 
 
 def forward(centre: Tensor, mass: Tensor, first: Tensor, second: Tensor, *prior: float) -> tuple[Tensor, ...]:
-    from quatcaps.routing.kernels import vb
+    from quatcaps.routing.triton.kernels import vb
 
     c, s0, s1, s2 = (positions_first(values) for values in (centre, mass, first, second))
     results = [torch.empty_like(values) for values in (c, c, s0, s0, s0)]
@@ -48,7 +48,7 @@ def forward(centre: Tensor, mass: Tensor, first: Tensor, second: Tensor, *prior:
 
 
 def backward(*arguments: Any) -> tuple[Tensor, ...]:
-    from quatcaps.routing.kernels import vb
+    from quatcaps.routing.triton.kernels import vb
 
     given, moments, prior = arguments[:5], arguments[5:9], arguments[9:]
     c, s0, s1, s2 = (positions_first(values) for values in moments)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from quatcaps.routing.soft_moments.fused.kernels.tiles import (
+from quatcaps.routing.triton.kernels.tiles import (
     LOG2E,
     SOME,
     accumulate,
@@ -18,7 +18,7 @@ from quatcaps.routing.soft_moments.fused.kernels.tiles import (
     softmax,
     tile_of_positions,
 )
-from quatcaps.routing.soft_moments.fused.kernels.wide_tiles import (
+from quatcaps.routing.triton.kernels.wide_tiles import (
     inverse,
     load_child,
     load_tiles,

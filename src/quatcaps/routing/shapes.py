@@ -1,0 +1,73 @@
+"""The sizes of one layer's routing, and how they travel to an operator."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from quatcaps.routing.window import Window
+
+COMPETITIONS = ("position", "all")
+"""Who shares a child: the parent types at one position, or all parents at all positions that see it."""
+
+
+@dataclass(frozen=True)
+class Shapes:
+    """Of children, maps and parents; a pose has `dims` numbers in rows of `columns`."""
+
+    images: int
+    children: int
+    dims: int
+    height: int
+    width: int
+    parents: int
+    columns: int
+    window: Window
+    competition: str = "position"
+
+    @staticmethod
+    def of(poses: Tensor, maps: Tensor, window: Window, competition: str = "position") -> Shapes:
+        """From poses (N, I, D, height, width) and maps (offsets, I, J, C, C)."""
+        images, children, dims, height, width = poses.shape
+        return Shapes(images, children, dims, height, width, maps.shape[2], maps.shape[-1], window, competition)
+
+    @property
+    def rows(self) -> int:
+        """Of a pose."""
+        return self.dims // self.columns
+
+    @property
+    def grid(self) -> tuple[int, int]:
+        """Parent positions over an image; raises where the window does not fit."""
+        return self.window.positions(self.height, self.width)
+
+    @property
+    def positions(self) -> int:
+        """Parent positions of all images."""
+        return self.images * self.grid[0] * self.grid[1]
+
+    @property
+    def inside(self) -> int:
+        """Children in a window."""
+        return self.window.places * self.children
+
+    @property
+    def votes(self) -> int:
+        return self.positions * self.inside * self.parents
+
+    @property
+    def everywhere(self) -> bool:
+        """Whether all positions that see a child compete for it, and there may be more than one."""
+        return self.competition == "all" and self.grid != (1, 1)
+
+
+def pack(window: Window, competition: str) -> list[int]:
+    """As numbers, which is what an operator can take."""
+    flags = (window.shared, window.coordinates, competition == "all")
+    return [window.height, window.width, window.stride, *map(int, flags)]
+
+
+def unpack(numbers: list[int]) -> tuple[Window, str]:
+    height, width, stride, shared, coordinates, everywhere = numbers
+    return Window(height, width, stride, bool(shared), bool(coordinates)), COMPETITIONS[everywhere]
