@@ -15,7 +15,7 @@ from torch import Tensor
 
 from quatcaps.errors import QuatcapsError
 from quatcaps.routing import Parents, Window, native, reference
-from quatcaps.routing.native import build, operators
+from quatcaps.routing.native import build, calls
 from quatcaps.routing.shapes import Shapes
 
 pytestmark = pytest.mark.skipif(
@@ -131,7 +131,7 @@ def test_vectors_may_be_as_wide_as_a_machine_has_them(
 
 
 def test_the_number_of_threads_does_not_change_a_bit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(operators, "WORTH_A_THREAD", 1)
+    monkeypatch.setattr(calls, "WORTH_A_THREAD", 1)
     window, before = Window(3, 3), torch.get_num_threads()
     children, parents = layer(1, 3, window, 5, 4, size=(11, 9), dtype=torch.float32)
     try:
