@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Mapping
-from concurrent.futures import Future, wait
+from queue import SimpleQueue
 from typing import Any, NamedTuple
 
 import torch
@@ -46,16 +46,24 @@ class Call(NamedTuple):
     """A call of the library, for one thread or several.
 
     It holds all that the function reads and writes. Nothing of it is freed while a thread works on it, whatever
-    happens to the frame that asked for it.
+    happens to the frame that asked for it. `done` is told about each thread of the pool, 0 or 1 for a failure.
     """
 
     function: Any
     task: Task
     tensors: Mapping[str, Tensor]
+    done: SimpleQueue[int]
 
     def run(self) -> int:
         failed: int = self.function(ctypes.byref(self.task))
         return failed
+
+    def run_in_pool(self) -> None:
+        failed = 1
+        try:
+            failed = self.run()
+        finally:
+            self.done.put(failed)
 
 
 def run(function: str, window: Window, tensors: Mapping[str, Tensor]) -> None:
@@ -73,18 +81,25 @@ def run(function: str, window: Window, tensors: Mapping[str, Tensor]) -> None:
     )
     addresses = {name: tensor.data_ptr() for name, tensor in tensors.items()}
     task = Task(**dict(zip(SIZES, sizes, strict=True)), **addresses)
-    call = Call(getattr(build.library(tensors["poses"].dtype, dims // columns, columns), function), task, tensors)
+    library = build.library(tensors["poses"].dtype, dims // columns, columns)
+    call = Call(getattr(library, function), task, tensors, SimpleQueue())
     votes = images * children * parents * window.places * grid[0] * grid[1]
     count = max(1, min(torch.get_num_threads(), votes // WORTH_A_THREAD))
-    others: list[Future[int]] = []
+    others = failures = 0
     try:
         for _ in range(count - 1):
-            others.append(threads.pool(torch.get_num_threads()).submit(call.run))
-        failed = call.run()
+            threads.pool(torch.get_num_threads()).put(call.run_in_pool)
+            others += 1
+        failures += call.run()
     finally:
-        wait(others)
-    if failed or any(other.result() for other in others):
+        failures += wait(call.done, others)
+    if failures:
         raise MemoryError(f"no memory for the scratch of {function}")
+
+
+def wait(done: SimpleQueue[int], others: int) -> int:
+    """Returns when so many threads are done: how many of them failed."""
+    return sum(done.get() for _ in range(others))
 
 
 def division(images: int, children: int) -> tuple[int, int]:
