@@ -77,7 +77,8 @@ INLINE void replace(REAL *plane, vector x, const Block *b, integer v)
 
 INLINE void scatter(REAL *plane, vector x, const Block *b, integer v)
 {
-    replace(plane, gather(plane, b, v) + x, b, v);
+    if (b->contiguous[v]) *(unaligned *)(plane + b->start[v * LANES]) += x;
+    else EACH(lane, lanes_of(b, v)) plane[b->start[v * LANES + lane]] += x[lane];
 }
 
 /* Numbers of the positions of a vector, from those of the block. */
