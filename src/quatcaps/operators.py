@@ -30,13 +30,13 @@ def operator(
     """
     made = torch.library.custom_op(f"quatcaps::{name}", on_device(compute), mutates_args=(), schema=schema)
     made.register_fake(fake)
-    made.register_autograd(differentiate or no_derivative, setup_context=save)
+    made.register_autograd(differentiate or functools.partial(no_derivative, name), setup_context=save)
     return made
 
 
-def no_derivative(ctx: Any, *grads: Any) -> None:
+def no_derivative(name: str, ctx: Any, *grads: Any) -> None:
     raise QuatcapsError(
-        "a gradient of a gradient through routing: the fast backends have first derivatives alone; use "
+        f"a gradient of gradients is not computed by quatcaps::{name}: fast backends have first derivatives alone; use "
         "backend='reference' (quatcaps.layers.use_backend(network, 'reference'))"
     )
 

@@ -37,7 +37,7 @@ def compile_kernel(kernel: Any, constants: dict[str, Any], iterations: int = 1) 
             signature[name] = "constexpr"
         elif name == "weighted":
             signature[name] = (("*fp32",) * 3,) * iterations
-            attributes |= {(index, k, l): aligned for k in range(iterations) for l in range(3)}
+            attributes |= {(index, k, part): aligned for k in range(iterations) for part in range(3)}
         elif name == "settings":
             signature[name] = ("fp32",) * 7
         elif name in FLOATS:
