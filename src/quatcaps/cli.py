@@ -192,6 +192,10 @@ def bench(
         ),
     ] = "default",
     steps: Annotated[int | None, typer.Option(help="counted steps (default: 7 on a CPU, 30 on a GPU)")] = None,
+    cold: Annotated[
+        bool,
+        typer.Option("--cold", help="on a GPU: compile all kernels anew, so that first steps count it"),
+    ] = False,
     scaling: Annotated[
         bool,
         typer.Option(
@@ -226,6 +230,7 @@ def bench(
         tf32=tf32,
         against=against,
         steps=steps,
+        cold=cold,
     )
     bench_command(plan, device, machine, output, Console(), networks=networks, scaling=scaling, data=data)
 

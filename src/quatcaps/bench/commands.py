@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from pathlib import Path
 
 from rich.console import Console
 from rich.progress import TaskID
 
+from quatcaps.bench.cold import empty_caches
 from quatcaps.bench.data_path import measure_data
 from quatcaps.bench.machine import describe
 from quatcaps.bench.measure import measure_networks, measure_scaling
@@ -38,9 +40,10 @@ def bench_command(
     if not cases and not sized and not paths:
         raise QuatcapsError("nothing to measure: leave out --no-networks, or add --scaling or --data")
     make_folder(output)
-    description = describe(machine, device) | {"settings": SETTINGS}
+    description = describe(machine, device) | {"cold": plan.cold, "settings": SETTINGS}
     counted = plan.counted(device)
-    with BenchProgress(console, len(cases) + len(sized)) as watcher:
+    caches = empty_caches() if plan.cold else nullcontext()
+    with caches, BenchProgress(console, len(cases) + len(sized)) as watcher:
         rows = measure_networks(cases, device, counted, watcher, plan.against) if cases else []
         scaling_rows = measure_scaling(sized, device, counted, watcher) if sized else []
         data_rows = measure_data(paths, device, counted, watcher.doing) if paths else []

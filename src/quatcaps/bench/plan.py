@@ -39,6 +39,7 @@ class Plan:
     tf32: str = "default"
     against: str | None = None
     steps: int | None = None
+    cold: bool = False
 
     def check(self, device: torch.device) -> None:
         """Raises where something is unknown or cannot be."""
@@ -54,6 +55,8 @@ class Plan:
             raise unknown_name("launch", self.launch, LAUNCHES)
         if self.launch == "graph" and device.type != "cuda":
             raise QuatcapsError("--launch graph on the CPU: CUDA graphs need --device cuda")
+        if self.cold and device.type != "cuda":
+            raise QuatcapsError("--cold on the CPU: kernels are compiled in a step with --device cuda")
         self.allowed(device)
         at_least_one("counted steps", self.counted(device))
 

@@ -25,7 +25,7 @@ from quatcaps.report.canvas import INK, MARKERS, MUTED, PALETTE, RULE, SMALL, TE
 
 WIDTH = 5.4
 """Inches: narrow enough that the letters stay legible where a phone shows the whole width."""
-LONGEST_TITLE = 62
+LONGEST_TITLE = 50
 """Letters of a title that this width has room for."""
 AXES = {
     "children": "child capsules",
@@ -172,7 +172,9 @@ def _scaling_panel(axes: Axes, rows: Sequence[ScalingRow], marks: Mapping[str, d
         points = [(row.sized.size, 1000 * row.timing.median) for row in line if row.timing]
         if points:
             _scaling_line(axes, points, marks[name], POWERS.get(first.axis, 1))
+    costs = [1000 * row.timing.median for row in rows if row.timing]
     axes.set_xlim(sizes[0] / 1.15, sizes[-1] * 1.15)
+    axes.set_ylim(min(costs) / 1.6, max(costs) * 1.3)  # lines of proportion may leave
     for size, why in dict.fromkeys((row.sized.size, _why(row)) for row in rows if not row.timing):
         axes.annotate(
             why,

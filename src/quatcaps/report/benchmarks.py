@@ -16,6 +16,8 @@ SEE_BELOW = "below"
 LONGEST_NOTE = 16
 """Letters of a reason that has room in a table; longer ones stand under it."""
 TITLES = {TRAIN: "training step, forward to optimiser", FORWARD: "forward pass"}
+COLD = "first steps compile their kernels"
+WARM = "first steps compile the kernels that no earlier run compiled and kept; --cold: all of them"
 FIRST = {TRAIN: "first training step", FORWARD: "first forward pass"}
 
 
@@ -23,9 +25,7 @@ def benchmark_tables(rows: Sequence[Row]) -> tuple[Table, ...]:
     """One table per model and pass, or per pass where models are held against one; columns in which nothing would
     stand are left out."""
     if any(row.against is not None for row in rows):
-        title = f"{{}}; against {rows[0].against}"
-        by_pass = grouped(rows, lambda row: row.case.passing)
-        return tuple(_table(title.format(TITLES[part[0].case.passing]), part) for part in by_pass)
+        return tuple(_against_table(part) for part in grouped(rows, lambda row: row.case.passing))
     return tuple(_table(panel_title(part[0]), part) for part in by_model_and_pass(rows))
 
 
@@ -62,7 +62,7 @@ def remarks(results: Results) -> list[str]:
     """What the tables have no room for: reasons, a line for each variant and reason; TF32; first steps."""
     rows = results.all
     lines = [f"{row.label}: {row.note}" for row in rows if row.note and (row.timing or _note(row) == SEE_BELOW)]
-    return list(dict.fromkeys([*lines, precision_remark(rows), *first_steps(results.rows)]))
+    return list(dict.fromkeys([*lines, precision_remark(rows), *first_steps(results)]))
 
 
 def precision_remark(rows: Sequence[Measured]) -> str:
@@ -88,18 +88,20 @@ def precisions(rows: Sequence[Measured]) -> list[TF32]:
     return list(dict.fromkeys(row.tf32 for row in rows if row.tf32 is not None))
 
 
-def first_steps(rows: Sequence[Row]) -> list[str]:
+def first_steps(results: Results) -> list[str]:
     """By model and pass, the seconds of the first step of each variant: the longest of its rows, which is the one that
-    compiled its kernels, unless an earlier run did and they were kept."""
+    compiled its kernels."""
     lines = []
-    for part in by_model_and_pass(rows):
+    if results.rows and results.machine["device"] == "cuda":
+        lines.append(COLD if results.machine["cold"] else WARM)
+    for part in by_model_and_pass(results.rows):
         firsts: dict[str, float] = {}
         for row in part:
             if row.timing:
                 firsts[row.label] = max(row.timing.first, firsts.get(row.label, 0.0))
         found = "; ".join(f"{label} {figures(seconds)} s" for label, seconds in firsts.items())
         if found:
-            lines.append(f"{part[0].case.model}, {FIRST[part[0].case.passing]}, with what it compiles: {found}")
+            lines.append(f"{part[0].case.model}, {FIRST[part[0].case.passing]}: {found}")
     return lines
 
 
@@ -124,16 +126,9 @@ def grouped(items: Iterable[T], key: Callable[[T], object]) -> list[list[T]]:
 
 def _table(title: str, rows: Sequence[Row]) -> Table:
     timings = [row.timing for row in rows]
-    held = any(row.against is not None for row in rows)
-    graphs = any(row.case.graph for row in rows)
     columns = {
-        "model": [row.case.model if held else "" for row in rows],
-        "computed by": [row.case.label for row in rows],
-        "batch": [str(row.case.batch) for row in rows],
-        "graph": [("yes" if row.case.graph else "no") if graphs else "" for row in rows],
-        "TF32": varied_precision(rows),
+        **_what(rows),
         "ms": [_milliseconds(row) for row in rows],
-        "against (×)": [_ratio(row.against_ratio) for row in rows],
         "spread (%)": [_spread(row) for row in rows],
         "images/s": [figures(row.images_per_second) if row.images_per_second else NOTHING for row in rows],
         "peak (MiB)": [_mebibytes(timing.peak if timing else None) for timing in timings],
@@ -142,12 +137,42 @@ def _table(title: str, rows: Sequence[Row]) -> Table:
         "memory (×)": [_ratio(row.memory_ratio) for row in rows],
         "note": ["" if row.timing else _note(row) for row in rows],
     }
-    return _filled(title, columns)
+    return _filled(f"{title}{_captured(row.case.graph for row in rows)}", columns)
+
+
+def _against_table(rows: Sequence[Row]) -> Table:
+    """All models in one table, with the columns that compare them."""
+    columns = {
+        "model": [row.case.model for row in rows],
+        **_what(rows),
+        "ms": [_milliseconds(row) for row in rows],
+        "against (×)": [_ratio(row.against_ratio) for row in rows],
+        "peak (MiB)": [_mebibytes(row.timing.peak if row.timing else None) for row in rows],
+        "time (×)": [_ratio(row.time_ratio) for row in rows],
+        "note": ["" if row.timing else _note(row) for row in rows],
+    }
+    title = f"{TITLES[rows[0].case.passing]}; against {rows[0].against}"
+    return _filled(f"{title}{_captured(row.case.graph for row in rows)}", columns)
+
+
+def _what(rows: Sequence[Row]) -> dict[str, list[str]]:
+    """The columns that say what a row measures; whether as a graph, if that is not the same in all rows."""
+    several = len({row.case.graph for row in rows}) > 1
+    return {
+        "computed by": [row.case.label for row in rows],
+        "batch": [str(row.case.batch) for row in rows],
+        "graph": [("yes" if row.case.graph else "no") if several else "" for row in rows],
+        "TF32": varied_precision(rows),
+    }
+
+
+def _captured(graphs: Iterable[bool]) -> str:
+    """What a title adds where all was captured."""
+    return ", captured as one graph" if all(graphs) else ""
 
 
 def _scaling_table(rows: Sequence[ScalingRow]) -> Table:
-    first = rows[0].sized
-    graphs, batches = any(row.sized.graph for row in rows), {row.sized.batch for row in rows}
+    batches = {row.sized.batch for row in rows}
     columns = {
         "varied": [row.sized.axis for row in rows],
         "size": [f"{row.sized.size:,}" for row in rows],
@@ -159,8 +184,8 @@ def _scaling_table(rows: Sequence[ScalingRow]) -> Table:
         "peak (MiB)": [_mebibytes(row.timing.peak if row.timing else None) for row in rows],
         "note": [_note(row) for row in rows],
     }
-    batch = f", batch {first.batch}" if len(batches) == 1 else ""
-    return _filled(f"{scaling_title(rows[0])}{batch}{', captured as one graph' if graphs else ''}", columns)
+    batch = f", batch {rows[0].sized.batch}" if len(batches) == 1 else ""
+    return _filled(f"{scaling_title(rows[0])}{batch}{_captured(row.sized.graph for row in rows)}", columns)
 
 
 def scaling_title(row: ScalingRow) -> str:
