@@ -17,7 +17,7 @@ CUDA = torch.device("cuda")
 ON, OFF = TF32(True, True), TF32(False, False)
 
 
-class Stopped(Exception):
+class StoppedError(Exception):
     pass
 
 
@@ -28,9 +28,9 @@ def test_tf32_is_as_asked_while_measuring_and_as_before_after(tf32: TF32) -> Non
     def measure() -> None:
         with as_training(tf32):
             seen.extend([TF32.now(), torch.backends.cudnn.deterministic])
-            raise Stopped
+            raise StoppedError
 
-    with pytest.raises(Stopped):
+    with pytest.raises(StoppedError):
         measure()
     assert seen == [tf32, True]
     assert TF32.now() == before
@@ -53,9 +53,9 @@ def test_a_cold_run_leaves_the_compilers_caches_alone(monkeypatch: pytest.Monkey
         with empty_caches():
             folders.append(Path(os.environ["TRITON_CACHE_DIR"]).parent)
             assert list(folders[0].iterdir()) == []
-            raise Stopped
+            raise StoppedError
 
-    with pytest.raises(Stopped):
+    with pytest.raises(StoppedError):
         measure()
     assert not folders[0].exists()
     assert os.environ["TRITON_CACHE_DIR"] == "mine"

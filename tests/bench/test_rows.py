@@ -5,8 +5,8 @@ from dataclasses import replace
 
 import pytest
 
-from quatcaps.bench.failures import OUT_OF_MEMORY, reason
 from quatcaps.bench.cases import Case, Layer, SizedNetwork
+from quatcaps.bench.failures import OUT_OF_MEMORY, reason
 from quatcaps.bench.precision import TF32
 from quatcaps.bench.rows import Results, Row, ScalingRow, Timing, with_ratios
 from quatcaps.report.benchmarks import benchmark_tables, remarks, scaling_tables
@@ -117,7 +117,7 @@ def test_tables_show_ratios_failures_and_launches() -> None:
     assert lines[2]["memory (×)"] == "0.050"
     assert lines[2]["images/s"] == "6,400"
     assert (lines[3]["computed by"], lines[3]["ms"], lines[3]["note"]) == ("paper 4×4", "–", "out of memory")
-    assert not {"graph", "note", "held (MiB)", "TF32"} & set(forward.columns), "columns that say nothing are left out"
+    assert not {"graph", "note", "TF32"} & set(forward.columns), "columns that say nothing are left out"
 
 
 def test_what_is_the_same_in_all_rows_is_no_column() -> None:
@@ -145,6 +145,14 @@ def test_a_remark_and_every_row_say_where_tf32_was_allowed(ways: tuple[TF32 | No
     assert words in remarks(Results({"device": "cuda", "cold": False}, rows))
     fields = [(found.to_json()["tf32_convolutions"], found.to_json()["tf32_products"]) for found in rows]
     assert fields == [(None, None) if tf32 is None else tuple(tf32) for tf32 in ways]
+
+
+def test_a_remark_has_the_largest_spread() -> None:
+    steady, moving = (Timing(1.0, tuple(0.1 + step * number for number in range(11))) for step in (0, 0.01))
+    rows = [Row(REFERENCE, steady), Row(replace(REFERENCE, batch=8), moving), Row(REFERENCE, note=OUT_OF_MEMORY)]
+    lines = remarks(Results({"device": "cpu"}, rows))
+    words = "at most 53% of the median apart (qcn, train, batch 8, reference)"
+    assert [line.endswith(words) for line in lines if "percentile" in line] == [True]
 
 
 def test_remarks_have_the_longest_first_step_of_each_variant() -> None:
@@ -208,7 +216,7 @@ def test_layers_and_networks_by_size_have_tables_of_their_own() -> None:
     network = ScalingRow(SizedNetwork("side", case), note=OUT_OF_MEMORY)
     many = ScalingRow(SizedNetwork("classes", replace(case, side=32, classes=1000)), Timing(1.0, (0.02,), 40 * MIB))
     of_layer, of_networks = scaling_tables([layer, network, many])
-    assert of_layer.title == "one routing layer: forward and backward, batch 64, captured as one graph"
+    assert of_layer.title == "one routing layer: forward and backward, 5×5 kernel, batch 64, captured as one graph"
     assert of_networks.title == "qcn:pose=free: training step, batch 64, captured as one graph"
     assert of_networks.columns == ("varied", "size", "fixed", "backend", "ms", "peak (MiB)", "note")
     assert of_networks.rows == (

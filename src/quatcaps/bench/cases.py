@@ -82,7 +82,7 @@ class Layer:
 
     @property
     def measures(self) -> str:
-        return "forward and backward"
+        return f"forward and backward, {self.kernel}×{self.kernel} kernel"
 
     @property
     def words(self) -> str:
@@ -91,8 +91,7 @@ class Layer:
     @property
     def fixed(self) -> str:
         """What stands still while one size varies."""
-        others = ", ".join(f"{size} {name}" for name, size in self.sizes.items() if name != self.axis)
-        return f"{others}, {self.kernel}×{self.kernel} kernel"
+        return ", ".join(f"{size} {name}" for name, size in self.sizes.items() if name != self.axis)
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -161,4 +160,4 @@ Sized = Layer | SizedNetwork
 
 def launched(graph: bool, tf32: TF32 | None) -> str:
     """How a step runs, to be added to what it is."""
-    return f"{', graph' if graph else ''}{f', TF32 {tf32.cell}' if tf32 else ''}"
+    return f"{', graph' if graph else ''}{f', {tf32.name}' if tf32 else ''}"

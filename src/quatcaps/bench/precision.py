@@ -34,6 +34,11 @@ class TF32(NamedTuple):
         return {(True, True): "yes", (False, False): "no", (True, False): "conv."}.get(self, "products")
 
     @property
+    def name(self) -> str:
+        """For a list of what a row is."""
+        return {"yes": "TF32", "no": "no TF32"}.get(self.cell, f"TF32 {self.cell}")
+
+    @property
     def words(self) -> str:
         """What ends the sentence that begins with `TF32 was allowed`."""
         if self.convolutions == self.products:

@@ -34,8 +34,20 @@ class Timing:
     def median(self) -> float:
         return float(np.median(self.seconds))
 
-    def to_json(self) -> dict[str, Any]:
+    @property
+    def percentiles(self) -> tuple[float, float]:
+        """The 10th and the 90th."""
         low, high = np.percentile(self.seconds, [10, 90]).tolist()
+        return low, high
+
+    @property
+    def spread(self) -> float:
+        """From the 10th to the 90th percentile, as a share of the median."""
+        low, high = self.percentiles
+        return (high - low) / self.median
+
+    def to_json(self) -> dict[str, Any]:
+        low, high = self.percentiles
         return {
             "steps": len(self.seconds),
             "seconds": self.median,

@@ -55,7 +55,9 @@ def throughput_figure(rows: Sequence[Row], title: str, path: Path) -> None:
         kinds = [(True, "captured as one graph"), (False, "launched one by one")]
         grey: dict[str, Any] = {"color": MUTED, "marker": "o", "markersize": 7, "linestyle": ""}
         handles = [
-            Line2D([], [], label=label, markerfacecolor=MUTED if filled else "white", **grey) for filled, label in kinds
+            Line2D([], [], label=label, markerfacecolor=MUTED if filled else "white", **grey)
+            for filled, label in kinds
+            if any(row.case.graph == filled for row in rows)
         ]
         figure.legend(handles=handles, loc="outside lower left", ncols=2, frameon=False, fontsize=TEXT)
     save(figure, path)
@@ -92,7 +94,7 @@ def _by_line(rows: Sequence[Row], variants: Sequence[str]) -> dict[tuple[str, ..
 
 def _precision(row: Measured, rows: Sequence[Measured]) -> tuple[str, ...]:
     """What tells rows with TF32 from those without, where there are both."""
-    return (f"TF32 {row.tf32.cell}",) if row.tf32 and len(precisions(rows)) > 1 else ()
+    return (row.tf32.name,) if row.tf32 and len(precisions(rows)) > 1 else ()
 
 
 def _throughput_panel(axes: Axes, title: str, rows: Sequence[Row], variants: Sequence[str]) -> None:

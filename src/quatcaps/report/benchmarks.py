@@ -59,10 +59,10 @@ def data_table(rows: Sequence[Measured]) -> Table:
 
 
 def remarks(results: Results) -> list[str]:
-    """What the tables have no room for: reasons, a line for each variant and reason; TF32; first steps."""
+    """What the tables have no room for: reasons, a line for each variant and reason; TF32; spread; first steps."""
     rows = results.all
     lines = [f"{row.label}: {row.note}" for row in rows if row.note and (row.timing or _note(row) == SEE_BELOW)]
-    return list(dict.fromkeys([*lines, precision_remark(rows), *first_steps(results)]))
+    return list(dict.fromkeys([*lines, precision_remark(rows), *spread(results.rows), *first_steps(results)]))
 
 
 def precision_remark(rows: Sequence[Measured]) -> str:
@@ -105,6 +105,15 @@ def first_steps(results: Results) -> list[str]:
     return lines
 
 
+def spread(rows: Sequence[Row]) -> list[str]:
+    """The largest distance from the 10th to the 90th percentile of a row's steps."""
+    found = [(row.timing.spread, row.case.words) for row in rows if row.timing]
+    if not found:
+        return []
+    most, words = max(found)
+    return [f"steps of a row, 10th to 90th percentile: at most {100 * most:.0f}% of the median apart ({words})"]
+
+
 def varied_precision(rows: Sequence[Measured]) -> list[str]:
     """Cells that say where TF32 was allowed, if that is not the same in all rows; a remark says it else."""
     several = len(precisions(rows)) > 1
@@ -125,14 +134,11 @@ def grouped(items: Iterable[T], key: Callable[[T], object]) -> list[list[T]]:
 
 
 def _table(title: str, rows: Sequence[Row]) -> Table:
-    timings = [row.timing for row in rows]
     columns = {
         **_what(rows),
         "ms": [_milliseconds(row) for row in rows],
-        "spread (%)": [_spread(row) for row in rows],
         "images/s": [figures(row.images_per_second) if row.images_per_second else NOTHING for row in rows],
-        "peak (MiB)": [_mebibytes(timing.peak if timing else None) for timing in timings],
-        "held (MiB)": [_mebibytes(timing.reserved if timing else None) for timing in timings],
+        "peak (MiB)": [_mebibytes(row.timing.peak if row.timing else None) for row in rows],
         "time (×)": [_ratio(row.time_ratio) for row in rows],
         "memory (×)": [_ratio(row.memory_ratio) for row in rows],
         "note": ["" if row.timing else _note(row) for row in rows],
@@ -205,14 +211,6 @@ def _note(row: Measured) -> str:
 
 def _milliseconds(row: Measured) -> str:
     return NOTHING if row.timing is None else figures(1000 * row.timing.median)
-
-
-def _spread(row: Row) -> str:
-    """From the 10th to the 90th percentile of the steps, in % of the median."""
-    if row.timing is None:
-        return NOTHING
-    found = row.timing.to_json()
-    return f"{100 * (found['seconds_p90'] - found['seconds_p10']) / found['seconds']:.0f}"
 
 
 def _mebibytes(count: int | None) -> str:
