@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from quatcaps import quaternion
 from quatcaps.capsules import Capsules
+from quatcaps.errors import QuatcapsError
 from quatcaps.layers import ClassCapsules, ConvolutionalCapsules
 from quatcaps.models.capsule_network import CapsuleNetwork
 from quatcaps.poses.quaternion import RotorMaps
@@ -54,7 +55,10 @@ def paper_votes(poses: Tensor, activations: Tensor, angle: Tensor, axis: Tensor,
 
 
 def as_in_the_paper(network: CapsuleNetwork) -> CapsuleNetwork:
-    """A copy of `network` that forms its votes as the paper does."""
+    """A copy of `network` that forms its votes as the paper does; an error unless its poses are quaternions, turned."""
+    for layer in (*network.layers, network.classify):
+        if not isinstance(layer.maps, RotorMaps):
+            raise QuatcapsError(f"turns quaternions, not poses of the kind {network.settings.pose!r}")
     network = copy.deepcopy(network)
     network.layers = nn.ModuleList([PaperCapsules(layer) for layer in network.layers])  # type: ignore[arg-type]
     network.classify = PaperCapsules(network.classify)  # type: ignore[assignment]
