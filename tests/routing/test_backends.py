@@ -7,24 +7,30 @@ and the sizes are small.
 from __future__ import annotations
 
 import functools
+import warnings
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.utils._python_dispatch import TorchDispatchMode
 
-from quatcaps.errors import QuatcapsError
-from quatcaps.layers import ClassCapsules, use_backend
+from quatcaps.errors import BackendWarning, QuatcapsError
+from quatcaps.layers import ClassCapsules, ConvolutionalCapsules, use_backend
 from quatcaps.models import build
 from quatcaps.poses import PoseType, pose_type
-from quatcaps.routing import BACKENDS, EM, Parents, Votes, Window, backends
+from quatcaps.routing import BACKENDS, EM, EM_IBM, VB, Parents, Votes, Window, backends, reference
+from quatcaps.routing.shapes import Shapes
 from quatcaps.training import config
 
 ON_GPU = torch.cuda.is_available()
 DEVICE = torch.device("cuda" if ON_GPU else "cpu")
 FAST = [name for name in BACKENDS if name != "reference" and not (ON_GPU and name == "native")]
 FORWARD, BACKWARD = 1e-5, 1e-4
+IBM = replace(EM_IBM, betas="zero")
+EVERYWHERE = EM(competition="all")
 
 
 class FreeMaps(nn.Module):
@@ -53,7 +59,8 @@ class Case:
     pose: str | PoseType = "quaternion"
     whole: bool = False
     coordinates: bool = False
-    routing: EM = EM()
+    routing: EM | VB = EM()
+    maps: float = 1.0
 
     @property
     def window(self) -> Window:
@@ -85,6 +92,23 @@ SHAPES = {
     "3 iterations": Case(size=4, routing=EM(iterations=3)),
     "5 iterations": Case(size=3, routing=EM(iterations=5)),
     "logistic": Case(routing=EM(activation="logistic")),
+    "rotors": Case(images=1, children=2, size=4, parents=3, pose=free_pose(1, 4)),
+    "rotor classes": Case(size=3, whole=True, pose=free_pose(1, 4), routing=EM(variance="isotropic")),
+    "isotropic": Case(routing=EM(variance="isotropic")),
+    "EM-IBM": Case(
+        images=1, children=2, size=3, kernel=2, parents=3, pose="matrix", routing=replace(EM_IBM, betas="zero")
+    ),
+    "EM-IBM of quaternions": Case(routing=replace(IBM, variance_floor=1e-4)),
+    "all positions": Case(routing=EVERYWHERE),
+    "all positions, stride 2": Case(
+        children=2, size=5, kernel=3, stride=2, parents=4, routing=EM(3, competition="all")
+    ),
+    "all positions, gaps": Case(
+        images=1, children=2, size=6, kernel=2, stride=3, parents=3, routing=EM(competition="all")
+    ),
+    "all positions, classes": Case(size=2, whole=True, routing=EVERYWHERE),
+    "VB": Case(images=1, children=2, size=3, kernel=2, parents=3, pose="matrix", routing=VB(batch_norm=False)),
+    "VB, all positions": Case(size=4, routing=VB(batch_norm=False, competition="all")),
 }
 REAL_SIZES = {
     "first layer": Case(4, 32, 16, 16, 5),
@@ -93,6 +117,11 @@ REAL_SIZES = {
     "matrix layer": Case(2, 8, 16, 6, 3, 2, "matrix"),
     "matrix layer of 32 parents": Case(8, 32, 32, 14, 3, 2, "matrix"),
     "matrix classes": Case(64, 32, 5, 4, whole=True, pose="matrix", coordinates=True),
+    "rotor layer": Case(4, 32, 16, 16, 5, pose=free_pose(1, 4), routing=EM(variance="isotropic")),
+    "all positions": Case(4, 16, 16, 12, 5, routing=EVERYWHERE),
+    "EM-IBM": Case(8, 32, 32, 14, 3, 2, "matrix", routing=replace(IBM, variance_floor=1e-4)),
+    "VB, all positions": Case(8, 16, 32, 14, 3, 2, "matrix", routing=VB(batch_norm=False, competition="all")),
+    "1,000 classes": Case(16, 16, 1000, 4, whole=True),
 }
 
 
@@ -115,6 +144,12 @@ def children_of_one_place(case: Case) -> tuple[Tensor, Tensor]:
     return poses, activations
 
 
+def first_child_alone(activations: Tensor) -> Tensor:
+    alone = torch.zeros_like(activations)
+    alone[:, 0, 0, 0] = 0.7
+    return alone
+
+
 ADVERSARIAL: dict[str, Callable[[Case], tuple[Tensor, Tensor]]] = {
     "agreeing": agreeing_children,
     "one kind of child": children_of_one_place,
@@ -129,7 +164,18 @@ FINITE: dict[str, Callable[[Case], tuple[Tensor, Tensor]]] = {
     "poses at the limit": lambda case: (1e6 * random_children(case)[0].sign(), random_children(case)[1]),
     "poses beyond it": lambda case: (1e30 * random_children(case)[0], random_children(case)[1]),
     "tiny activations": lambda case: (random_children(case)[0], 1e-30 * random_children(case)[1]),
-    "huge activations": lambda case: (random_children(case)[0], 1e12 * random_children(case)[1]),
+    "one active child": lambda case: (random_children(case)[0], first_child_alone(random_children(case)[1])),
+}
+WILD: dict[str, Case] = {
+    "maps of 1e19": Case(images=1, children=2, size=3, pose=free_pose(1, 3), maps=1e19),
+    "matrices of 1e19": Case(images=1, children=2, size=3, kernel=2, parents=3, pose="matrix", maps=1e19),
+    "maps of 1e-30": Case(images=1, children=2, size=3, pose=free_pose(1, 3), maps=1e-30),
+    "a tiny variance floor": Case(images=1, children=2, size=3, routing=EM(variance_floor=1e-9)),
+    "EM-IBM": Case(
+        images=1, children=2, size=3, kernel=2, parents=3, pose="matrix", routing=replace(EM_IBM, betas="zero")
+    ),
+    "all positions": Case(images=1, children=2, size=3, kernel=2, routing=EVERYWHERE),
+    "isotropic": Case(images=1, children=2, size=3, routing=EM(variance="isotropic")),
 }
 
 
@@ -138,12 +184,22 @@ def routed(case: Case, children: tuple[Tensor, Tensor], backend: str, dtype: tor
     torch.manual_seed(2)
     window = case.window
     maps = pose_type(case.pose).maps(window.offsets, case.children, case.parents).to(DEVICE, dtype)
+    if case.maps != 1:
+        with torch.no_grad():
+            maps.weight.mul_(case.maps)
     routing = case.routing.module(case.parents).to(DEVICE, dtype)
     with torch.no_grad():
         routing.beta_u.copy_(torch.linspace(-0.3, 0.5, case.parents))
         routing.beta_a.copy_(torch.linspace(-0.5, 0.2, case.parents))
     poses, activations = (values.to(DEVICE, dtype).requires_grad_() for values in children)
-    capsules = routing(Votes(poses, activations, maps(), window, backend=backend))
+    votes = Votes(
+        *(poses, activations, maps(), window),
+        competition=case.routing.competition,
+        backend=backend,
+        iterations=case.routing.iterations,
+    )
+    assert votes.backend == backend
+    capsules = routing(votes)
     generator = torch.Generator().manual_seed(3)
     loss = torch.zeros((), device=DEVICE, dtype=dtype)
     for result in capsules:
@@ -189,7 +245,7 @@ def test_same_numbers_of_wide_poses_from_adversarial_input(children: str) -> Non
     check_close(routed(case, given, "triton", torch.float32), routed(case, given, "reference", torch.float64))
 
 
-@pytest.mark.parametrize("children", ["all inactive", "poses beyond it", "huge activations"])
+@pytest.mark.parametrize("children", ["all inactive", "poses beyond it", "one active child"])
 def test_finite_in_finite_out_of_wide_poses(children: str) -> None:
     case = Case(images=1, children=2, size=3, parents=3, pose="matrix")
     for name, value in routed(case, FINITE[children](case), "triton", torch.float32).items():
@@ -218,6 +274,15 @@ def test_float64(backend: str) -> None:
 def test_finite_in_finite_out(children: Callable[[Case], tuple[Tensor, Tensor]], backend: str) -> None:
     case = Case(images=1, children=2, size=3)
     for name, value in routed(case, children(case), backend, torch.float32).items():
+        assert torch.isfinite(value).all(), name
+
+
+@pytest.mark.parametrize("backend", ["reference", *FAST])
+@pytest.mark.parametrize("case", WILD.values(), ids=WILD.keys())
+@pytest.mark.parametrize("children", ["random", "poses at the limit", "tiny activations", "one active child"])
+def test_finite_in_finite_out_of_wild_layers(children: str, case: Case, backend: str) -> None:
+    given = random_children(case) if children == "random" else FINITE[children](case)
+    for name, value in routed(case, given, backend, torch.float32).items():
         assert torch.isfinite(value).all(), name
 
 
@@ -298,45 +363,117 @@ def test_moments_twice_under_given_parents(backend: str) -> None:
             assert (found.double() - wanted).norm() <= BACKWARD * wanted.norm() + 1e-6, calls
 
 
+SMALL = Shapes(2, 3, 3, 5, 5, 5, 3, Window(3, 3))
+
+
+def choose(name: str, shapes: Shapes = SMALL, dtype: torch.dtype = torch.float32) -> str:
+    return backends.choose(name, shapes, dtype, DEVICE).name
+
+
+@pytest.fixture
+def nothing_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(backends, "_said", set())
+
+
 def test_the_device_decides() -> None:
-    case = Case()
-    poses, maps = random_children(case)[0].to(DEVICE), torch.zeros(9, 3, 5, 3, 3, device=DEVICE)
-    assert backends.choose("auto", poses, maps, "position") == backends.default(DEVICE)
+    assert choose("auto") == backends.default(DEVICE)
     assert backends.default(torch.device("cuda")) == "triton"
+    assert backends.default(torch.device("mps")) == backends.default(torch.device("meta")) == "reference"
     for name in FAST:
-        assert backends.choose(name, poses, maps, "position") == name
+        assert choose(name) == name
+        for other in (
+            replace(SMALL, competition="all"),
+            replace(SMALL, dims=16, columns=4, window=Window(5, 5, shared=True, coordinates=True)),
+            replace(SMALL, dims=4, columns=4),
+            replace(SMALL, images=0),
+        ):
+            assert choose(name, other) == name, other
 
 
+@pytest.mark.usefixtures("nothing_said")
 def test_a_stand_in_is_announced_once(recwarn: pytest.WarningsRecorder) -> None:
-    backends.announce.cache_clear()
-    case = Case()
-    poses, maps = random_children(case)[0].to(DEVICE).double(), torch.zeros(9, 3, 5, 3, 3, device=DEVICE)
-    with pytest.warns(UserWarning, match=r"lean backend: triton computes in float32, not float64"):
-        assert backends.choose("triton", poses, maps, "position") == "lean"
-    assert backends.choose("triton", poses, maps, "position") == "lean"
-    with pytest.warns(UserWarning, match=r"reference backend: lean shares a child among the parents at one position"):
-        assert backends.choose("lean", poses, maps, "all") == "reference"
-    own = backends.default(DEVICE)
-    with pytest.warns(UserWarning, match=rf"reference backend: {own} shares a child"):
-        assert backends.choose("auto", poses.float(), maps, "all") == "reference"
+    words = r"routing runs on the reference backend, a few images at a time: triton computes in float32, not float64"
+    with pytest.warns(BackendWarning, match=words):
+        assert choose("triton", dtype=torch.float64) == "reference"
+    assert choose("triton", dtype=torch.float64) == "reference"
+    with pytest.warns(
+        BackendWarning, match="native holds poses of at most 16 numbers" if not ON_GPU else "runs on a CPU"
+    ):
+        assert choose("native", replace(SMALL, dims=20, columns=4)) == "reference"
     assert not recwarn.list
 
 
+@pytest.mark.usefixtures("nothing_said")
+def test_a_suppressed_announcement_is_made_the_next_time() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        choose("triton", dtype=torch.float64)
+    with pytest.warns(BackendWarning, match="computes in float32"):
+        choose("triton", dtype=torch.float64)
+
+
+@pytest.mark.usefixtures("nothing_said")
 def test_too_many_parents_for_the_kernels() -> None:
-    backends.announce.cache_clear()
-    poses, maps = torch.zeros(1, 1, 3, 1, 1, device=DEVICE), torch.zeros(1, 1, 1025, 3, 3, device=DEVICE)
-    with pytest.warns(UserWarning, match="at most 1024 parent types, not 1025"):
-        assert backends.choose("triton", poses, maps, "position") == "lean"
-    poses, maps = torch.zeros(1, 1, 25, 1, 1, device=DEVICE), torch.zeros(1, 1, 2, 5, 5, device=DEVICE)
-    with pytest.warns(UserWarning, match="at most 16 numbers in 4 columns, not 25 in 5"):
-        assert backends.choose("triton", poses, maps, "position") == "lean"
+    with pytest.warns(BackendWarning, match="at most 1024 parent types, not 1025"):
+        assert choose("triton", replace(SMALL, parents=1025)) == "reference"
+    with pytest.warns(BackendWarning, match="at most 16 numbers in 4 columns, not 25 in 5"):
+        assert choose("triton", replace(SMALL, dims=25, columns=5)) == "reference"
 
 
+@pytest.mark.usefixtures("nothing_said")
 def test_a_batch_too_large_for_the_kernels_numbers() -> None:
-    backends.announce.cache_clear()
-    poses = torch.zeros(1, device=DEVICE).expand(2**20, 1, 3, 8, 8)
-    with pytest.warns(UserWarning, match="31 bits, too few for a batch of 1048576"):
-        assert backends.choose("triton", poses, torch.zeros(1, 1, 4, 3, 3, device=DEVICE), "position") == "lean"
+    """What counts is parent positions, not the children's pixels."""
+    classes = Shapes(256, 16, 3, 12, 12, 1000, 3, Window(12, 12, shared=True))
+    assert choose("triton", classes) == "triton"
+    with pytest.warns(BackendWarning, match="31 bits, too few for a batch of 1048576"):
+        assert choose("triton", replace(SMALL, images=2**20, height=8, width=8, parents=10)) == "reference"
+
+
+@pytest.mark.parametrize("competition", ["position", "all"])
+def test_the_reference_in_pieces_is_the_reference(competition: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    case = Case(images=5, routing=EM(competition=competition))
+    children = random_children(case)
+    wanted = routed(case, children, "reference", torch.float64)
+    monkeypatch.setattr(reference, "PIECE", 2 * 9 * 9 * 3 * 5 * 3)  # two images
+    seen: list[int] = []
+    piece = reference.InPieces.piece
+    monkeypatch.setattr(
+        reference.InPieces, "piece", lambda self, *given: seen.append(len(given[1])) or piece(self, *given)
+    )
+    monkeypatch.setitem(BACKENDS, "reference", backends.IN_PIECES)
+    check_close(routed(case, children, "reference", torch.float64), wanted, 1e-6)
+    assert set(seen) == {2, 1}
+
+
+def test_nothing_asks_for_float64_where_there_is_none() -> None:
+    """As on Apple's GPUs: the device's default is the reference, a few images at a time."""
+
+    class NoDoubles(TorchDispatchMode):
+        def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            result = function(*args, **(kwargs or {}))
+            for value in torch.utils._pytree.tree_leaves(result):
+                assert not isinstance(value, Tensor) or value.dtype != torch.float64, function
+            return result
+
+    for competition in ("position", "all"):
+        poses, activations = random_children(Case())
+        shapes = (9, 3, 5, 3, 3)
+        layer = Shapes(2, 3, 3, 5, 5, 5, 3, Window(3, 3), competition)
+        with NoDoubles():
+            votes = reference.bind_in_pieces(poses.requires_grad_(), activations, torch.rand(shapes), layer)
+            moments = votes.under(Parents(*votes.uniform()[:1], torch.ones(2, 5, 3, 3, 3), torch.zeros(2, 5, 3, 3)))
+            moments.second.sum().backward()
+
+
+@pytest.mark.parametrize("competition", ["position", "all"])
+def test_the_meta_device(competition: str) -> None:
+    """Shapes without numbers, also in half precision under autocast."""
+    layer = ConvolutionalCapsules(3, 4, 2, pose="matrix", routing=EM(competition=competition), backend="auto").to(
+        "meta"
+    )
+    capsules = layer(torch.empty(2, 3, 16, 4, 5, device="meta"), torch.empty(2, 3, 4, 5, device="meta"))
+    assert capsules.poses.shape == (2, 4, 16, 3, 4)
+    assert capsules.poses.device.type == "meta"
 
 
 def test_unknown_backend_is_refused_at_once() -> None:

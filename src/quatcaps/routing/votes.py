@@ -9,10 +9,11 @@ from __future__ import annotations
 import torch
 from jaxtyping import Float
 from torch import Tensor
+from torch.autograd import forward_ad
 
 from quatcaps.errors import QuatcapsError, unknown_name
 from quatcaps.routing import reference
-from quatcaps.routing.backends import AUTO, choose
+from quatcaps.routing.backends import AUTO, REFERENCE, choose
 from quatcaps.routing.moments import Moments, Parents
 from quatcaps.routing.shapes import COMPETITIONS, Shapes
 from quatcaps.routing.window import Window
@@ -68,6 +69,8 @@ class Votes:
             check_coordinates(self.shapes.dims, self.shapes.columns)
         self._children = (poses.clamp(-POSE_LIMIT, POSE_LIMIT), activations, maps.clamp(-MAP_LIMIT, MAP_LIMIT))
         self.backend, chosen = choose(backend, self.shapes, poses.dtype, poses.device)
+        if self.backend != REFERENCE:
+            check_transforms(self.backend, *self._children)
         self._sums = chosen.bind(*self._children, self.shapes, iterations)
 
     @property
@@ -111,6 +114,18 @@ def check_activations(activations: Tensor) -> None:
     if outside.any():
         worst = activations.detach()[outside].flatten()[0].item()
         raise QuatcapsError(f"an activation of {worst:g}: activations lie between 0 and 1; take the sigmoid of logits")
+
+
+def check_transforms(backend: str, *children: Tensor) -> None:
+    """Raises under what the fast backends do not do: torch.func's transforms, and forward-mode differentiation."""
+    if torch.compiler.is_compiling():
+        return
+    transformed = any(torch._C._functorch.is_functorch_wrapped_tensor(values) for values in children)
+    if transformed or any(forward_ad.unpack_dual(values).tangent is not None for values in children):
+        what = "torch.func" if transformed else "forward-mode differentiation"
+        raise QuatcapsError(
+            f"{what} through the {backend} backend: use backend='reference', which has every derivative"
+        )
 
 
 def check_coordinates(dims: int, columns: int) -> None:

@@ -138,11 +138,17 @@ def sum_children(
     matrix = load_tiles(maps, i if LAYER.SHARED else b, j, mask, CELLS, LAYER.PARENTS)
     dmatrix = zeros(CELLS, LAYER, TILE, TILE_PARENTS)
     start, stop = steps_of_program(per_program, positions)
-    step = load_step(start, window, weighted[0], even, b, j, here, real, positions, LAYER, WEIGHTED)
+    mine = of_children(weighted[0], b, positions)
+    step = load_step(start, window, mine, even, j, here, real, LAYER, WEIGHTED)
     for p in range(start, stop):
         u, a, parents = step
         ahead = tl.minimum(p + 1, stop - 1)
-        step = load_step(ahead, window, weighted[0], even, b, j, here, real, positions, LAYER, WEIGHTED)
+        step = load_step(ahead, window, mine, even, j, here, real, LAYER, WEIGHTED)
+        if UNIFORM:
+            row = even + p * ((3 * DIMS + 1) * LAYER.PARENTS) + j
+            k1 = rows_over_children(row + DIMS * LAYER.PARENTS, real, LAYER)
+            k2 = rows_over_children(row + 2 * DIMS * LAYER.PARENTS, real, LAYER)
+            k0 = tl.load(row + 3 * DIMS * LAYER.PARENTS, mask=real, other=0.0)[None, :]
         m = parents[0]
         if LAYER.COORDINATES:
             m = moved(m, down[:, None], across[:, None], LAYER)
@@ -151,15 +157,11 @@ def sum_children(
         if WEIGHTED > 0:
             dd, da = under_parents(d, a, parents, LAYER)
             for k in tl.static_range(1, WEIGHTED):
-                others = load_parents(p, weighted[k], b, j, here, real, positions, LAYER)
+                others = load_parents(p, of_children(weighted[k], b, positions), j, here, real, LAYER)
                 more, again = under_parents(about(d, parents[0], others[0], LAYER), a, others, LAYER)
                 dd = sums(dd, more, DIMS)
                 da += again
         if UNIFORM:
-            row = even + p * ((3 * DIMS + 1) * LAYER.PARENTS) + j
-            k1 = rows_over_children(row + DIMS * LAYER.PARENTS, real, LAYER)
-            k2 = rows_over_children(row + 2 * DIMS * LAYER.PARENTS, real, LAYER)
-            k0 = tl.load(row + 3 * DIMS * LAYER.PARENTS, mask=real, other=0.0)[None, :]
             more, again = under_none(d, a, k0, k1, k2, share_of(p, place, LAYER), LAYER)
             if WEIGHTED > 0:
                 dd = sums(dd, more, DIMS)
@@ -301,10 +303,11 @@ def under_parents(d, a, parents, LAYER: tl.constexpr):
     _, q, g1, g2, c, g0, log_sum, da = parents
     COUNT: tl.constexpr = LAYER.COUNT
     slope = plus_products(g1, g2, d, COUNT)
+    dweight = dot(g0, slope, d, LAYER)
     pull = products(q, d, COUNT)
     energy = dot(0.0, pull, d, LAYER)
     weight = tl.exp2(energy * (-0.5 * LOG2E) + (c - log_sum[:, None])) * a[:, None]
-    dl = weight * (dot(g0, slope, d, LAYER) - da[:, None])
+    dl = weight * (dweight - da[:, None])
     weight, dl = over_dims(weight, LAYER), over_dims(dl, LAYER)
     dd = ()
     for h in tl.static_range(COUNT):
@@ -346,7 +349,14 @@ def windows_over(y, KERNEL: tl.constexpr, GRID: tl.constexpr, LAYER: tl.constexp
 
 
 @triton.jit
-def load_step(p, window, weighted, even, b, j, here, real, positions, LAYER: tl.constexpr, WEIGHTED: tl.constexpr):
+def of_children(weighted, b, positions):
+    """What is known of parents, and where the tile's children have their logarithms and gradients."""
+    known, log_total, grad_activation = weighted
+    return known, log_total + b.to(tl.int64) * positions, grad_activation + b.to(tl.int64) * positions
+
+
+@triton.jit
+def load_step(p, window, weighted, even, j, here, real, LAYER: tl.constexpr, WEIGHTED: tl.constexpr):
     """Poses and activations of the tile's children in the window at p, and its parents as `under_parents` takes them;
     of uniform moments their centre alone."""
     image, corner = locate(p, LAYER)
@@ -354,14 +364,14 @@ def load_step(p, window, weighted, even, b, j, here, real, positions, LAYER: tl.
     u = load_rows(seen, here, LAYER.DIMS, LAYER.CHILDREN)
     a = tl.load(seen + LAYER.DIMS * LAYER.CHILDREN, mask=here, other=0.0)
     if WEIGHTED > 0:
-        return u, a, load_parents(p, weighted, b, j, here, real, positions, LAYER)
+        return u, a, load_parents(p, weighted, j, here, real, LAYER)
     else:
         m = rows_over_children(even + p * ((3 * LAYER.DIMS + 1) * LAYER.PARENTS) + j, real, LAYER)
         return u, a, (m, m, m, m, a, a, a, a)
 
 
 @triton.jit
-def load_parents(p, weighted, b, j, here, real, positions, LAYER: tl.constexpr):
+def load_parents(p, weighted, j, here, real, LAYER: tl.constexpr):
     known, log_total, grad_activation = weighted
     BLOCK: tl.constexpr = LAYER.DIMS * LAYER.PARENTS
     row = known + p * (4 * BLOCK + 2 * LAYER.PARENTS) + j
@@ -371,9 +381,8 @@ def load_parents(p, weighted, b, j, here, real, positions, LAYER: tl.constexpr):
     g2 = rows_over_children(row + 3 * BLOCK, real, LAYER)
     c = tl.load(row + 4 * BLOCK, mask=real, other=float("-inf"))[None, :]
     g0 = tl.load(row + (4 * BLOCK + LAYER.PARENTS), mask=real, other=0.0)[None, :]
-    child = b.to(tl.int64) * positions + p
-    log_sum = tl.load(log_total + child, mask=here, other=0.0)
-    return m, q, g1, g2, c, g0, log_sum, tl.load(grad_activation + child, mask=here, other=0.0)
+    log_sum = tl.load(log_total + p, mask=here, other=0.0)
+    return m, q, g1, g2, c, g0, log_sum, tl.load(grad_activation + p, mask=here, other=0.0)
 
 
 @triton.jit

@@ -224,6 +224,7 @@ def over_windows(
         for place in range(LAYER.PLACES):
             source, seen = in_window(place, image, i, y, x, positions, LAYER)
             largest = tl.maximum(largest, tl.load(values + source, mask=here & seen, other=float("-inf")))
+        largest = tl.where(largest == float("-inf"), 0.0, largest)  # of what no window holds
     total = tl.zeros([TILE], tl.float32)
     for place in range(LAYER.PLACES):
         source, seen = in_window(place, image, i, y, x, positions, LAYER)
