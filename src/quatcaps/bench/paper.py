@@ -13,8 +13,9 @@ from torch import Tensor, nn
 
 from quatcaps import quaternion
 from quatcaps.capsules import Capsules
+from quatcaps.errors import QuatcapsError
 from quatcaps.layers import ClassCapsules, ConvolutionalCapsules
-from quatcaps.models.capsule_network import CapsuleNetwork
+from quatcaps.models import CapsuleNetwork, Network
 from quatcaps.poses.quaternion import RotorMaps
 from quatcaps.routing import Window
 from quatcaps.routing.reference import FormedVotes, windows
@@ -53,9 +54,13 @@ def paper_votes(poses: Tensor, activations: Tensor, angle: Tensor, axis: Tensor,
     return FormedVotes(votes[:, :, :, None], present.permute(2, 1, 0, 3).reshape(-1, points), images, grid)
 
 
-def as_in_the_paper(network: CapsuleNetwork) -> CapsuleNetwork:
+def as_in_the_paper(network: Network) -> CapsuleNetwork:
     """A copy of `network` that forms its votes as the paper does."""
+    if not isinstance(network, CapsuleNetwork):
+        raise QuatcapsError(
+            f"a {type(network).__name__} casts no votes: give a capsule network"
+        )
     network = copy.deepcopy(network)
-    network.layers = nn.ModuleList([PaperCapsules(layer) for layer in network.layers])  # type: ignore[arg-type]
-    network.classify = PaperCapsules(network.classify)  # type: ignore[assignment]
+    network.layers = nn.ModuleList([PaperCapsules(layer) for layer in network.convolutional])
+    network.register_module("classify", PaperCapsules(network.classify))
     return network

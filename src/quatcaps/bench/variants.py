@@ -13,7 +13,7 @@ from quatcaps.bench.paper import as_in_the_paper
 from quatcaps.bench.rows import REFERENCE
 from quatcaps.errors import QuatcapsError, unknown_name
 from quatcaps.layers import ClassCapsules, ConvolutionalCapsules, use_backend
-from quatcaps.models import MODELS
+from quatcaps.models import MODELS, Network
 from quatcaps.models.capsule_network import CapsuleNetwork
 from quatcaps.routing import BACKENDS
 from quatcaps.routing.backends import default
@@ -30,19 +30,19 @@ FAST_BATCHES = {"cpu": (8,), "cuda": (64, 128, 256, 512)}
 class Variant:
     """A way to compute: `prepare` gives the network that computes so, with the weights of the one it is given."""
 
-    prepare: Callable[[CapsuleNetwork], nn.Module]
+    prepare: Callable[[Network], nn.Module]
     captured: bool = True
     """Whether it is measured as a CUDA graph too, unless told otherwise."""
 
 
-def by_backend(network: CapsuleNetwork, backend: str) -> nn.Module:
+def by_backend(network: Network, backend: str) -> nn.Module:
     """The network on that backend; an error where another would stand in for it."""
     if (reason := refusal(network, backend)) is not None:
         raise QuatcapsError(reason)
     return use_backend(network, backend)
 
 
-def compiled(network: CapsuleNetwork) -> nn.Module:
+def compiled(network: Network) -> nn.Module:
     """`torch.compile` of the reference, for the one size that is measured."""
     torch.compiler.reset()
     by_backend(network, REFERENCE)

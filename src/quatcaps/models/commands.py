@@ -31,7 +31,7 @@ def models_table(dataset: str = "smallnorb") -> Table:
             counts.append(f"{parameter_count(network):,}")
             if known == dataset:
                 side = PIPELINES[known].crop
-                votes = network.votes(side, side)  # type: ignore[operator]
+                votes = network.votes(side, side)
                 work = multiply_adds(network, description.channels, (side, side))
         rows.append((name, *counts, f"{votes:,}" if votes else NOTHING, f"{work / 1e6:,.1f}"))
     title = f"parameters by dataset; votes and million multiply-adds per image ({DESCRIPTIONS[dataset].title})"

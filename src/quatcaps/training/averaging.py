@@ -5,6 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+from quatcaps.models import Network
+
 
 class Average:
     """An average of `network` in another one of the same kind, by `average ← average + (1 − decay)(weights − average)`.
@@ -13,7 +15,7 @@ class Average:
     statistics of batch normalisation, are averaged too; those of whole numbers are copied.
     """
 
-    def __init__(self, network: nn.Module, average: nn.Module, decay: float) -> None:
+    def __init__(self, network: nn.Module, average: Network, decay: float) -> None:
         self.network, self.decay = average.eval().requires_grad_(False), decay
         self.rate = torch.ones((), device=next(network.parameters()).device)
         pairs = list(zip(average.state_dict().values(), network.state_dict().values(), strict=True))
