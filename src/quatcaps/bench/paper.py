@@ -57,9 +57,7 @@ def paper_votes(poses: Tensor, activations: Tensor, angle: Tensor, axis: Tensor,
 def as_in_the_paper(network: Network) -> CapsuleNetwork:
     """A copy of `network` that forms its votes as the paper does."""
     if not isinstance(network, CapsuleNetwork):
-        raise QuatcapsError(
-            f"a {type(network).__name__} casts no votes: give a capsule network"
-        )
+        raise QuatcapsError(f"a {type(network).__name__} casts no votes: give a capsule network")
     network = copy.deepcopy(network)
     network.layers = nn.ModuleList([PaperCapsules(layer) for layer in network.convolutional])
     network.register_module("classify", PaperCapsules(network.classify))

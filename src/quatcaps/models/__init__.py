@@ -98,8 +98,6 @@ def register_model(name: str, model: Model) -> None:
     Other settings of the capsule networks make one too: `Model("QCN with 64 primary capsules", CapsuleNetwork,
     CapsuleSettings(primary=64))`.
     """
-    if not isinstance(model, Model):
-        raise QuatcapsError(f"the model {name!r} is {model!r}: give a quatcaps.models.Model")
     if isinstance(model.settings, type) or not dataclasses.is_dataclass(model.settings):
         raise QuatcapsError(f"the settings of the model {name!r} are {model.settings!r}: give a frozen dataclass")
     MODELS.register(name, model)

@@ -12,8 +12,7 @@ from quatcaps.layers import ClassCapsules, ConvolutionalCapsules, PrimaryCapsule
 from quatcaps.layers.images import check_ends, check_images, check_size, least_size
 from quatcaps.models.network import Network
 from quatcaps.poses import PoseType, pose_setting
-from quatcaps.routing import EM, Routing
-from quatcaps.routing.registry import routing_setting
+from quatcaps.routing import EM, Routing, routing_setting
 
 
 @dataclass(frozen=True)

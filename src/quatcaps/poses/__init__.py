@@ -27,8 +27,6 @@ POSES: Registry[PoseType] = Registry(
 
 def register_pose(pose: PoseType) -> None:
     """Makes a pose known by its name, for `build`, files and the command line."""
-    if not isinstance(pose, PoseType):
-        raise QuatcapsError(f"{pose!r} is no pose: give a quatcaps.poses.PoseType")
     POSES.register(pose.name, pose)
 
 
@@ -47,9 +45,7 @@ class PosePart:
 
     def read(self, value: Any, changes: Mapping[str, Any], current: Any, what: str) -> str | PoseType:
         if changes:
-            raise QuatcapsError(
-                f"{what}{next(iter(changes))}: a pose has no settings; give a name or an object"
-            )
+            raise QuatcapsError(f"{what}{next(iter(changes))}: a pose has no settings; give a name or an object")
         if not isinstance(value, str | PoseType):
             raise QuatcapsError(f"{what[:-1]} = {value!r}: give a name ({', '.join(POSES)}) or a PoseType")
         pose_type(value)

@@ -3,7 +3,7 @@
 from quatcaps.routing.backends import BACKENDS
 from quatcaps.routing.em import EM, EM_IBM, EMRouting
 from quatcaps.routing.moments import Moments, Parents, SummedVotes
-from quatcaps.routing.registry import ROUTINGS, Routing, list_routings, register_routing
+from quatcaps.routing.registry import ROUTINGS, Routing, list_routings, register_routing, routing_setting
 from quatcaps.routing.vb import VB, VBRouting
 from quatcaps.routing.votes import Votes
 from quatcaps.routing.window import Window
@@ -24,4 +24,5 @@ __all__ = [
     "Window",
     "list_routings",
     "register_routing",
+    "routing_setting",
 ]

@@ -44,7 +44,7 @@ def register_routing(name: str, settings_class: type[Any]) -> None:
     It must be a frozen dataclass, whose fields can then be set one by one: `routing.iterations=3`.
     """
     frozen = dataclasses.is_dataclass(settings_class) and settings_class.__dataclass_params__.frozen  # type: ignore
-    if not isinstance(settings_class, type) or not frozen:
+    if not frozen:
         raise QuatcapsError(f"the routing {name!r} is {settings_class!r}: give the class of a frozen dataclass")
     for needed in ("iterations", "competition", "module"):
         if needed not in fields_of(settings_class) and not hasattr(settings_class, needed):

@@ -44,7 +44,9 @@ class TrainingConfig(Pipeline):
         "auto", "where training images are kept: device, host (fetched ahead), or auto: the device where they fit"
     )
     model: str = setting("qcn", "network by name")
-    model_settings: dict[str, Any] = setting({}, "a change to the network, NAME=VALUE; may be given several times")
+    model_settings: dict[str, Any] = setting(
+        {}, "a change to the network, NAME=VALUE, such as routing.iterations=3; may be given several times"
+    )
     loss: str = setting("spread", "spread or cross-entropy")
     margin_scale: float = setting(50_000.0, "steps per unit of the spread loss's margin schedule")
     score_scale: float = setting(1.0, "factor on the scores in cross-entropy; 10 suits capsule activations")
