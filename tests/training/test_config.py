@@ -75,7 +75,7 @@ def test_a_backend_that_is_gone_is_read_as_the_fastest(noise_images: ImageSet, t
     (tmp_path / "run.json").write_text(text.replace('"backend": "auto"', '"backend": "lean"'))
     assert '"lean"' in (tmp_path / "run.json").read_text()
     assert open_run(tmp_path).config.backend == "auto"
-    with pytest.raises(QuatcapsError, match="unknown backend 'lean'.*Known: auto, native, reference, triton"):
+    with pytest.raises(QuatcapsError, match=r"unknown backend 'lean'.*Known: auto, native, reference, triton"):
         paper().changed({"backend": "lean"})
 
 
