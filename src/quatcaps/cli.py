@@ -51,7 +51,7 @@ def options(
         typer.Option(
             metavar="MODULE",
             help="module or .py file that registers models, poses or routings; may be repeated (also: "
-            "QUATCAPS_PLUGINS, and the entry points quatcaps.plugins of installed packages)"
+            "QUATCAPS_PLUGINS, and the entry points quatcaps.plugins of installed packages)",
         ),
     ] = None,
 ) -> None:

@@ -34,6 +34,10 @@ class Part(Protocol):
         """The object that `value` stands for, with `changes` to its own fields; `what` begins the names in errors."""
         ...
 
+    def fields(self, value: Any) -> Iterable[str]:
+        """The names in the object that can be changed one by one."""
+        ...
+
     def write(self, value: Any) -> Any:
         """The object as JSON that `read` takes."""
         ...
@@ -62,6 +66,8 @@ def read(settings: Any, changes: Mapping[str, Any], what: str) -> dict[str, Any]
     kind = settings if isinstance(settings, type) else type(settings)
     hints, parts = typing.get_type_hints(kind), parts_of(kind)
     known = {field.name for field in dataclasses.fields(kind) if field.init}
+    held = {name: getattr(settings, name, None) for name in parts}
+    inner = [f"{name}.{field}" for name, value in held.items() for field in parts[name].fields(value)]
     values: dict[str, Any] = {}
     inside: dict[str, dict[str, Any]] = {}
     for name, value in changes.items():
@@ -69,13 +75,13 @@ def read(settings: Any, changes: Mapping[str, Any], what: str) -> dict[str, Any]
         if dot and holder in parts:
             inside.setdefault(holder, {})[field] = value
         elif name not in known:
-            raise unknown(what, name, known)
+            raise unknown(what, name, [*known, *inner])
         elif name not in parts:
             values[name] = checked(value, hints[name], f"{what}{name}")
     for name in parts:
         if name in changes or name in inside:
-            current = getattr(settings, name, None)
-            values[name] = parts[name].read(changes.get(name, current), inside.get(name, {}), current, f"{what}{name}.")
+            given = changes.get(name, held[name])
+            values[name] = parts[name].read(given, inside.get(name, {}), held[name], f"{what}{name}.")
     return values
 
 

@@ -51,6 +51,9 @@ class PosePart:
         pose_type(value)
         return value
 
+    def fields(self, value: Any) -> tuple[str, ...]:
+        return ()
+
     def write(self, value: str | PoseType) -> str:
         if isinstance(value, str):
             return value

@@ -110,6 +110,9 @@ class RoutingPart:
         made: Routing = kind(**settings.read(kind, values, what))
         return made
 
+    def fields(self, value: Any) -> tuple[str, ...]:
+        return fields_of(value)
+
     def write(self, value: Any) -> dict[str, Any]:
         fields = {
             field.name: settings.field_to_json(value, field.name)

@@ -99,7 +99,7 @@ class Trainer:
         self.step.totals.copy_(torch.tensor([self.position.loss_sum, self.position.errors], dtype=torch.float64))
         self.check_together(experiment.training)
 
-    def make_average(self) -> Average | None:
+    def make_average(self) -> Average[Network] | None:
         """Of the weights, where it is asked for."""
         if not self.config.averaging:
             return None
