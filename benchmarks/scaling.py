@@ -1,6 +1,7 @@
-"""The cost of one routing layer by its children, parents and positions: `quatcaps bench --scaling` alone.
+"""The cost of one routing layer by its children, parents and positions, and of a training step by the side of the
+images and by the number of classes: `quatcaps bench --scaling` alone.
 
-    python benchmarks/scaling.py [--device cpu] [--backend lean] [--steps 7] [--output FOLDER]
+    python benchmarks/scaling.py [--device cpu] [--backend native] [--steps 7] [--output FOLDER]
 
 Takes the options of `quatcaps bench`.
 """

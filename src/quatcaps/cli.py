@@ -168,7 +168,18 @@ def list_models() -> None:
 
 @app.command()
 def bench(
-    model: Annotated[list[str] | None, typer.Option(help="qcn or qcn-small; may be repeated (default: qcn)")] = None,
+    model: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME[:SETTING=VALUE[;SETTING=VALUE…]]",
+            help="a capsule network as quatcaps models lists them, with changes to its settings, such as "
+            "'qcn:pose=free'; may be repeated (default: qcn; for --scaling the shape of the recipe best)",
+        ),
+    ] = None,
+    against: Annotated[
+        str | None,
+        typer.Option(metavar="MODEL", help="also the time of each row as a multiple of this model's; measured too"),
+    ] = None,
     backend: Annotated[
         list[str] | None,
         typer.Option(
@@ -184,9 +195,24 @@ def bench(
     launch: Annotated[
         str, typer.Option(help="on a GPU: eager (one by one), graph (captured as one CUDA graph) or both")
     ] = "both",
+    tf32: Annotated[
+        str,
+        typer.Option(
+            help="on a GPU: on (allowed in convolutions and matrix products), off, both, or default: as PyTorch is set"
+        ),
+    ] = "default",
     steps: Annotated[int | None, typer.Option(help="counted steps (default: 7 on a CPU, 30 on a GPU)")] = None,
+    cold: Annotated[
+        bool,
+        typer.Option("--cold", help="on a GPU: compile all kernels anew, so that first steps count it"),
+    ] = False,
     scaling: Annotated[
-        bool, typer.Option("--scaling", help="also one routing layer, by its children, parents and positions")
+        bool,
+        typer.Option(
+            "--scaling",
+            help="also one routing layer by its children, parents and positions, and training steps of whole networks "
+            "by the side of the images and by the number of classes",
+        ),
     ] = False,
     data: Annotated[
         bool, typer.Option("--data", help="also a training step with the data path: images on the device, on the host")
@@ -196,7 +222,7 @@ def bench(
     machine: Annotated[str, typer.Option(help="the machine's name in the results (default: its GPU or CPU)")] = "",
     output: Annotated[Path, typer.Option(help="folder for the numbers and the pictures")] = Path("bench"),
 ) -> None:
-    """Time and memory of a training step and of a forward pass, by routing backend and batch.
+    """Time and memory of a training step and of a forward pass, by network, routing backend and batch.
 
     Beside the backends stand the paper's own 4×4 formulation and torch.compile of the reference.
     """
@@ -206,12 +232,15 @@ def bench(
     from quatcaps.bench.plan import Plan
 
     plan = Plan(
-        models=tuple(model or ("qcn",)),
+        models=tuple(model or ()),
         variants=tuple(backend or ()),
         batches=tuple(batch or ()),
         passing=passing,
         launch=launch,
+        tf32=tf32,
+        against=against,
         steps=steps,
+        cold=cold,
     )
     bench_command(plan, device, machine, output, Console(), networks=networks, scaling=scaling, data=data)
 

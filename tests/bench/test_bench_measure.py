@@ -2,7 +2,9 @@ from __future__ import annotations
 
 import json
 import signal
+import warnings
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,13 +13,19 @@ from PIL import Image
 
 from quatcaps import accelerator
 from quatcaps.bench import measure, processes, steps
+from quatcaps.bench.cases import Case, Layer, SizedNetwork
 from quatcaps.bench.failures import reason
-from quatcaps.bench.measure import measure_layers, measure_networks
-from quatcaps.bench.rows import Case, Layer, LayerRow, Row, Timing
-from quatcaps.bench.variants import VARIANTS, Variant
-from quatcaps.errors import QuatcapsError
+from quatcaps.bench.gpu import CudaClock
+from quatcaps.bench.measure import measure_networks, measure_scaling
+from quatcaps.bench.precision import TF32
+from quatcaps.bench.rows import Results, Row, ScalingRow, Timing
+from quatcaps.bench.variants import VARIANTS, Variant, by_backend
+from quatcaps.errors import BackendWarning, QuatcapsError
+from quatcaps.layers import ConvolutionalCapsules
 from quatcaps.models.capsule_network import CapsuleNetwork
-from quatcaps.report.benchmarks import SEE_BELOW, benchmark_tables, remarks, scaling_figure, throughput_figure
+from quatcaps.report.benchmark_figures import scaling_figure, throughput_figure
+from quatcaps.report.benchmarks import SEE_BELOW, benchmark_tables, remarks
+from quatcaps.routing import EM, backends
 
 CPU = torch.device("cpu")
 SMALL = ("--model", "qcn-small", "--device", "cpu", "--batch", "2", "--steps", "2")
@@ -27,6 +35,10 @@ FIELDS = {
     "variant",
     "batch",
     "graph",
+    "tf32_convolutions",
+    "tf32_products",
+    "side",
+    "classes",
     "steps",
     "seconds",
     "seconds_p10",
@@ -37,6 +49,8 @@ FIELDS = {
     "images_per_second",
     "time_ratio",
     "memory_ratio",
+    "against",
+    "against_ratio",
     "note",
 }
 
@@ -44,7 +58,7 @@ FIELDS = {
 class Quiet:
     def doing(self, words: str) -> None: ...
 
-    def done(self, row: Row | LayerRow) -> None: ...
+    def done(self, row: Row | ScalingRow) -> None: ...
 
 
 class HereWorker(processes.Worker):
@@ -59,11 +73,14 @@ class HereWorker(processes.Worker):
     def __exit__(self, *exception: object) -> None: ...
 
     def ask(self, request: str) -> object:
+        if request == processes.STOP:
+            return 1000
         try:
-            step = steps.network_step(self.case, CPU)
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                return processes.seconds(steps.network_step(self.case, CPU))
         except Exception as error:
             return reason(error)
-        return processes.seconds(step) if request == processes.STEP else 1000
 
 
 @pytest.fixture
@@ -115,25 +132,32 @@ def test_out_of_memory_is_a_row(tmp_path: Path, command: Callable, monkeypatch: 
 
 
 def test_on_a_gpu_what_fails_is_a_row_and_the_rest_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Clock:
+    class Clock(CudaClock):
         def __init__(self, device: torch.device) -> None: ...
 
-        def measure(self, make: object, steps: int, *, graph: bool) -> Timing:
+        def measure(self, make: object, steps: int, *, graph: bool, tf32: TF32 | None) -> Timing:
+            ways.append(tf32)
             if graph:
                 raise torch.OutOfMemoryError("Tried to allocate 9 GiB")
             return Timing(1.0, (0.5,) * steps, 10, 20)
 
+    ways: list[TF32 | None] = []
     monkeypatch.setattr(measure, "CudaClock", Clock)
-    cases = [Case("qcn", "train", "reference", 4, graph) for graph in (True, False)]
+    cases = [Case("qcn", "train", "reference", 4, graph, TF32(graph, False)) for graph in (True, False)]
     failed, measured = measure_networks(cases, torch.device("cuda"), 3, Quiet())
     assert (failed.timing, failed.note) == (None, "out of memory")
     assert measured.time_ratio == 1
+    sized = [SizedNetwork("side", cases[0]), SizedNetwork("side", cases[1])]
+    failed_row, measured_row = measure_scaling(sized, torch.device("cuda"), 3, Quiet())
+    assert (failed_row.timing, failed_row.note) == (None, "out of memory")
+    assert measured_row.timing is not None
+    assert ways == 2 * [TF32(True, False), TF32(False, False)]
 
 
 def test_unknown_backend_is_one_line_and_leaves_nothing(tmp_path: Path, command: Callable) -> None:
-    outcome = command("bench", *SMALL, "--backend", "leam", "--output", tmp_path / "bench")
+    outcome = command("bench", *SMALL, "--backend", "nativ", "--output", tmp_path / "bench")
     assert outcome.code == 1
-    assert outcome.err.startswith("error: unknown backend 'leam': did you mean 'lean'?")
+    assert outcome.err.startswith("error: unknown backend 'nativ': did you mean 'native'?")
     assert not (tmp_path / "bench").exists()
 
 
@@ -145,7 +169,7 @@ def test_a_backend_that_the_device_lacks_says_so(monkeypatch: pytest.MonkeyPatch
     accelerator._unavailable.cache_clear()
     assert row.timing is None
     assert row.note.startswith("needs")
-    assert remarks([row, row]) == [f"triton: {row.note}"]
+    assert remarks(Results({"device": "cpu"}, [row, row]))[0] == f"triton: {row.note}"
     (table,) = benchmark_tables([row])
     assert table.rows == (("triton", "2", SEE_BELOW),), "a long reason stands under the table"
 
@@ -182,7 +206,7 @@ def test_peak_counts_memory_that_is_free_again() -> None:
     assert 400 * 2**20 < processes.peak() - before < 700 * 2**20
 
 
-@pytest.mark.parametrize("variant", ["reference", "lean", "paper"])
+@pytest.mark.parametrize("variant", ["reference", "native", "paper"])
 def test_a_training_step_changes_weights_and_a_forward_pass_does_not(
     variant: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -205,7 +229,7 @@ def test_a_training_step_changes_weights_and_a_forward_pass_does_not(
 def test_layers_of_growing_size(tmp_path: Path) -> None:
     layers = [Layer("parents", "reference", 1, 3, 2, parents, 2) for parents in (1, 2, 4)]
     layers.append(Layer("children", "reference", 1, 3, 0, 2, 2))
-    rows = measure_layers(layers, CPU, 2, Quiet())
+    rows = measure_scaling(layers, CPU, 2, Quiet())
     assert [row.to_json()["size"] for row in rows] == [1, 2, 4, 0]
     assert all(row.timing and len(row.timing.seconds) == 2 for row in rows[:3])
     assert rows[3].note == "0 child capsules: at least 1 is needed"
@@ -227,3 +251,98 @@ def test_picture_of_several_batches_and_of_graphs(tmp_path: Path) -> None:
         assert picture.height > 400
     with pytest.raises(QuatcapsError, match="nothing to draw"):
         throughput_figure(rows[-1:], "", tmp_path / "none.png")
+
+
+@pytest.mark.usefixtures("here")
+def test_a_backend_that_another_stands_in_for_is_not_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    """em-ibm's children are shared among all positions: native cannot, and the reference's time is not native's."""
+    (row,) = measure_networks([Case("em-ibm", "forward", "native", 1)], CPU, 1, Quiet())
+    assert row.timing is None
+    assert "shares a child" in row.note or "coordinates" in row.note
+    monkeypatch.setattr(backends, "_said", set())
+    layer = ConvolutionalCapsules(2, 2, 3, routing=EM(competition="all"))
+    by_backend(layer, "native")
+    poses, activations = torch.randn(1, 2, 3, 5, 5), torch.rand(1, 2, 5, 5)
+    with pytest.warns(BackendWarning), pytest.raises(QuatcapsError, match="shares a child"):
+        layer(poses, activations)
+
+
+def test_a_backend_that_computes_is_asked_once() -> None:
+    layer = ConvolutionalCapsules(2, 2, 3)
+    by_backend(layer, "native")
+    assert layer.routing._forward_pre_hooks
+    layer(torch.randn(1, 2, 3, 5, 5), torch.rand(1, 2, 5, 5))
+    assert layer.backend == "native"
+    assert not layer.routing._forward_pre_hooks, "counted steps are as in training"
+
+
+@pytest.mark.usefixtures("here")
+def test_the_papers_formulation_of_other_poses_says_so() -> None:
+    (row,) = measure_networks([Case("qcn-small:pose=free", "forward", "paper", 1)], CPU, 1, Quiet())
+    assert row.note == "turns quaternions, not poses of the kind 'free'"
+
+
+def test_images_and_classes_are_those_of_the_case(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[torch.Size] = []
+
+    class Seen(torch.nn.Module):
+        def __init__(self, network: CapsuleNetwork) -> None:
+            super().__init__()
+            self.network = network
+
+        def forward(self, images: torch.Tensor) -> object:
+            output = self.network(images)
+            seen.extend((images.shape, output.activations.shape))
+            return output
+
+    monkeypatch.setitem(VARIANTS, "reference", Variant(Seen))
+    case = Case("qcn-small:primary=4", "train", "reference", 2, side=48, classes=7)
+    steps.network_step(case, CPU)()
+    assert seen == [(2, 2, 48, 48), (2, 7)]
+
+
+@pytest.mark.usefixtures("here")
+def test_networks_by_size_on_a_cpu(tmp_path: Path) -> None:
+    case = Case("qcn-small", "train", "reference", 1)
+    sized = [SizedNetwork("classes", replace(case, classes=classes)) for classes in (2, 20)]
+    sized += [SizedNetwork("side", replace(case, side=side)) for side in (32, 4)]
+    rows = measure_scaling(sized, CPU, 1, Quiet())
+    assert [row.timing is not None for row in rows] == [True, True, True, False]
+    assert all(row.timing and row.timing.peak == 1000 for row in rows[:3])
+    assert "too small" in rows[3].note
+    scaling_figure(rows, "machine", tmp_path / "scaling.png")
+    with Image.open(tmp_path / "scaling.png") as picture:
+        assert picture.height > 2 * 400, "a panel for each size"
+    with pytest.raises(QuatcapsError, match="nothing to draw"):
+        scaling_figure(rows[3:], "", tmp_path / "none.png")
+
+
+def test_models_held_against_one_take_turns() -> None:
+    cases = [Case(model, "train", variant, 1) for model in ("em", "qcn") for variant in ("reference", "native")]
+    assert measure.those_that_take_turns(cases, models=False) == [cases[:2], cases[2:]]
+    assert measure.those_that_take_turns(cases, models=True) == [cases]
+
+
+@pytest.mark.usefixtures("here")
+def test_the_command_measures_models_with_settings_against_one(tmp_path: Path, command: Callable) -> None:
+    chosen = ("--model", "qcn-small:pose=free", "--against", "qcn-small", "--backend", "reference", "--pass", "forward")
+    outcome = command("bench", *chosen, "--device", "cpu", "--batch", "1", "--steps", "2", "--output", tmp_path)
+    assert outcome.code == 0, outcome.err
+    assert "qcn-small:pose=free" in outcome.out
+    assert "TF32: a CPU has none" in outcome.out
+    assert "qcn-small, first forward pass: reference" in outcome.out
+    free, small = json.loads((tmp_path / "bench.json").read_text())["rows"]
+    assert (free["model"], small["model"]) == ("qcn-small:pose=free", "qcn-small")
+    assert free["against_ratio"] == pytest.approx(free["seconds"] / small["seconds"])
+    assert (free["tf32_convolutions"], free["tf32_products"]) == (None, None)
+
+
+def test_picture_of_both_ways_of_tf32(tmp_path: Path) -> None:
+    ways = (TF32(False, False), TF32(True, True))
+    rows = [Row(Case("qcn", "train", "triton", 64, tf32=tf32), Timing(1.0, (0.01,))) for tf32 in ways]
+    heights = []
+    for shown in (rows, rows[:1]):
+        throughput_figure(shown, "machine", tmp_path / "bench.png")
+        with Image.open(tmp_path / "bench.png") as picture:
+            heights.append(picture.height)
+    assert heights[0] > heights[1], "each has a line of its own"

@@ -1,21 +1,23 @@
-"""What only the native backend can get wrong: building its library, blocks, threads, and hand-written derivatives."""
+"""What only the native backend can get wrong: blocks, vectors, and hand-written derivatives."""
 
 from __future__ import annotations
 
-import os
-import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
+from native_layers import bound, layer, results
 from torch import Tensor
+from torch.utils.checkpoint import checkpoint
 
 from quatcaps.errors import QuatcapsError
-from quatcaps.routing import Parents, Window, native, reference
-from quatcaps.routing.native import build, operators
+from quatcaps.layers import ConvolutionalCapsules
+from quatcaps.routing import EM, Parents, Votes, Window, native, reference
+from quatcaps.routing.native import build
 from quatcaps.routing.shapes import Shapes
 
 pytestmark = pytest.mark.skipif(
@@ -28,46 +30,21 @@ SHAPES = {
     "matrices": (2, 2, Window(2, 2)),
     "shared": (1, 3, Window(4, 3, shared=True)),
     "one place": (1, 3, Window(1, 1)),
+    "coordinates": (2, 2, Window(3, 2, coordinates=True)),
 }
-DEFINITIONS = ["-DIS_DOUBLE=0", "-DROWS=1", "-DCOLUMNS=3"]
-
-
-def layer(
-    rows: int,
-    columns: int,
-    window: Window,
-    children: int = 2,
-    parents: int = 3,
-    size: tuple[int, int] = (4, 3),
-    dtype: torch.dtype = torch.float64,
-) -> tuple[list[Tensor], Parents]:
-    """Children on a grid and parents, all of them leaves that require a gradient."""
-    generator = torch.Generator().manual_seed(0)
-
-    def normal(*shape: int) -> Tensor:
-        return torch.randn(*shape, generator=generator, dtype=dtype)
-
-    dims, grid = rows * columns, window.positions(*size)
-    inputs = [
-        normal(2, children, dims, *size),
-        normal(2, children, *size).sigmoid(),
-        normal(window.offsets, children, parents, columns, columns),
-    ]
-    given = [normal(2, parents, dims, *grid), normal(2, parents, dims, *grid).exp(), normal(2, parents, *grid)]
-    leaves = [tensor.requires_grad_() for tensor in inputs + given]
-    return leaves[:3], Parents(*leaves[3:])
-
-
-def bound(backend: object, children: list[Tensor], window: Window) -> object:
-    return backend.bind(*children, Shapes.of(children[0], children[2], window))  # type: ignore[attr-defined]
-
-
-def results(backend: object, children: list[Tensor], parents: Parents, window: Window) -> list[Tensor]:
-    """Moments under parents and under uniform assignments, and the gradients of their squares' sum."""
-    votes = bound(backend, children, window)
-    uniform = votes.uniform()
-    moments = [*votes.under(parents)[1:], uniform.mass, uniform.mean, uniform.variance + 1e-4]
-    return moments + list(torch.autograd.grad([m.square().sum() for m in moments], [*children, *parents]))
+WIDER = {
+    "quaternions": (1, 3, Window(3, 3), 5, 4, (11, 9)),
+    "four columns": (1, 4, Window(2, 3), 3, 5, (9, 8)),
+    "stride": (1, 3, Window(3, 2, 2), 5, 4, (11, 9)),
+    "children that no parent sees": (1, 3, Window(2, 2, 3), 2, 3, (9, 10)),
+    "one parent": (1, 3, Window(2, 2), 7, 1, (6, 5)),
+    "one child": (2, 2, Window(3, 1), 1, 2, (5, 4)),
+    "matrices": (4, 4, Window(3, 3, 2), 3, 4, (8, 7)),
+    "shared": (2, 2, Window(3, 2, shared=True), 20, 3, (5, 6)),
+    "one position": (2, 2, Window(5, 4), 3, 4, (5, 4)),
+    "a row": (1, 3, Window(1, 2), 4, 2, (1, 41)),
+}
+"""Rows and columns of a pose, window, children, parents, grid of children."""
 
 
 @pytest.fixture
@@ -79,20 +56,36 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     build.attempt.cache_clear()
 
 
+@pytest.mark.parametrize("competition", ["position", "all"])
 @pytest.mark.parametrize("shape", SHAPES)
-def test_gradients_are_those_of_finite_differences(shape: str) -> None:
+def test_gradients_are_those_of_finite_differences(shape: str, competition: str) -> None:
     rows, columns, window = SHAPES[shape]
     children, parents = layer(rows, columns, window)
 
     def routed(*inputs: Tensor) -> tuple[Tensor, ...]:
-        return bound(native, list(inputs[:3]), window).under(Parents(*inputs[3:]))[1:]
+        return bound(native, list(inputs[:3]), window, competition).under(Parents(*inputs[3:]))[1:]
 
     def uniformly(*inputs: Tensor) -> tuple[Tensor, ...]:
-        moments = bound(native, list(inputs), window).uniform()
+        moments = bound(native, list(inputs), window, competition).uniform()
         return moments.mass, moments.mean, moments.variance + 1e-4
 
     assert torch.autograd.gradcheck(routed, (*children, *parents), fast_mode=True)
     assert torch.autograd.gradcheck(uniformly, tuple(children), fast_mode=True)
+
+
+@pytest.mark.parametrize("coordinates", [False, True])
+@pytest.mark.parametrize("competition", ["position", "all"])
+@pytest.mark.parametrize("shape", WIDER)
+def test_it_computes_what_the_reference_does(shape: str, competition: str, coordinates: bool) -> None:
+    rows, columns, window, children, parents, size = WIDER[shape]
+    if coordinates and rows == 1:
+        rows = 2
+    window = replace(window, coordinates=coordinates)
+    inputs, given = layer(rows, columns, window, children, parents, size)
+    assert native.refuses(Shapes.of(inputs[0], inputs[2], window, competition), torch.float64, inputs[0].device) is None
+    expected = results(reference, inputs, given, window, competition)
+    for ours, theirs in zip(results(native, inputs, given, window, competition), expected, strict=True):
+        torch.testing.assert_close(ours, theirs)
 
 
 @pytest.mark.parametrize("size", [(1, 1), (1, 3), (2, 4), (3, 3), (4, 8), (5, 7), (8, 8), (13, 11)])
@@ -122,39 +115,44 @@ def test_vectors_may_be_as_wide_as_a_machine_has_them(
     """Compiled without ARM's own instructions, and with vectors of other machines, in as many steps as it takes."""
     window = Window(2, 2)
     children, parents = layer(1, 3, window, 9, 3, size=(7, 9), dtype=dtype)
-    expected = results(native, children, parents, window)
+    competitions = ("position", "all")
+    expected = [results(native, children, parents, window, competition) for competition in competitions]
     build.attempt.cache_clear()
     monkeypatch.setenv("CC", f"{build.find_compiler()[0]} -U__aarch64__ -DBYTES={width}")
-    for ours, theirs in zip(results(native, children, parents, window), expected, strict=True):
-        torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-4)
+    for competition, those in zip(competitions, expected, strict=True):
+        for ours, theirs in zip(results(native, children, parents, window, competition), those, strict=True):
+            torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-4)
     assert len(list(cache.iterdir())) == 2
 
 
-def test_the_number_of_threads_does_not_change_a_bit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(operators, "WORTH_A_THREAD", 1)
-    window, before = Window(3, 3), torch.get_num_threads()
-    children, parents = layer(1, 3, window, 5, 4, size=(11, 9), dtype=torch.float32)
-    try:
-        by_threads = []
-        for count in (1, 2, 3, 2):
-            torch.set_num_threads(count)
-            by_threads.append(results(native, children, parents, window))
-    finally:
-        torch.set_num_threads(before)
-    for others in by_threads[1:]:
-        for one, other in zip(others, by_threads[0], strict=True):
-            assert torch.equal(one, other)
-
-
-def test_a_child_far_from_all_parents_is_still_shared() -> None:
-    window = Window(2, 2)
-    children, parents = layer(1, 3, window, dtype=torch.float32)
+@pytest.mark.parametrize("competition", ["position", "all"])
+@pytest.mark.parametrize(("rows", "columns", "window"), [(1, 3, Window(2, 2)), (2, 2, Window(2, 2, coordinates=True))])
+def test_a_child_far_from_all_parents_is_still_shared(
+    rows: int, columns: int, window: Window, competition: str
+) -> None:
+    children, parents = layer(rows, columns, window, dtype=torch.float32)
     far = Parents(parents.centre, parents.precision * 1e6, parents.logit + 1e6)
     exact = Parents(*(tensor.double() for tensor in far))
-    ours = bound(native, children, window).under(far)
-    theirs = bound(reference, [tensor.double() for tensor in children], window).under(exact)
+    ours = bound(native, children, window, competition).under(far)
+    theirs = bound(reference, [tensor.double() for tensor in children], window, competition).under(exact)
     torch.testing.assert_close(ours.mass.double(), theirs.mass, rtol=1e-5, atol=1e-5)
     assert all(grad.isfinite().all() for grad in torch.autograd.grad(ours.second.sum(), [*children, *parents]))
+
+
+def test_an_offset_of_all_logits_costs_no_digits_and_one_of_a_position_counts() -> None:
+    """Where all positions compete: a parent that is likelier than those elsewhere takes their children."""
+    window = Window(2, 2)
+    children, parents = layer(1, 3, window)
+    votes = bound(native, children, window, "all")
+    plain = votes.under(parents)
+    torch.testing.assert_close(votes.under(parents._replace(logit=parents.logit + 2.0**20)), plain)
+    here = torch.zeros_like(parents.logit)
+    here[0, :, 1, 1] = 1e4
+    taken = votes.under(parents._replace(logit=parents.logit + here)).mass
+    seen = children[1][0, :, 1:3, 1:3]
+    torch.testing.assert_close(taken[0, :, 1, 1].sum(), seen.sum())
+    torch.testing.assert_close(taken.sum((1, 2, 3)), plain.mass.sum((1, 2, 3)))
+    torch.testing.assert_close(taken[1], plain.mass[1])
 
 
 def test_the_first_iteration_keeps_a_variance_that_float32_would_lose() -> None:
@@ -182,11 +180,14 @@ from quatcaps.routing.shapes import Shapes
 from quatcaps.routing.native import operators
 
 torch.manual_seed(0)
-for window, grid in ((Window(2, 2), (3, 2)), (Window(4, 3, 2, shared=True), (1, 1))):
-    shapes = [(2, 2, 3, 4, 3), (2, 2, 4, 3), (window.offsets, 2, 5, 3, 3)]
-    parents = [(2, 5, 3, *grid), (2, 5, 3, *grid), (2, 5, *grid)]
+for window, competition in (
+    (Window(2, 2), "position"), (Window(4, 3, 2, shared=True), "position"), (Window(2, 2, coordinates=True), "all")
+):
+    grid = window.positions(4, 3)
+    shapes = [(2, 2, 6, 4, 3), (2, 2, 4, 3), (window.offsets, 2, 5, 3, 3)]
+    parents = [(2, 5, 6, *grid), (2, 5, 6, *grid), (2, 5, *grid)]
     inputs = [torch.rand(shape, requires_grad=True) for shape in shapes + parents]
-    votes = native.bind(*inputs[:3], Shapes.of(inputs[0], inputs[2], window))
+    votes = native.bind(*inputs[:3], Shapes.of(inputs[0], inputs[2], window, competition))
     torch.library.opcheck(operators.uniform_moments, (*inputs[:3], votes.layer))
     torch.library.opcheck(operators.moments, (*inputs, True, votes.layer))
 """
@@ -199,9 +200,12 @@ from quatcaps.routing import Parents, native
 from quatcaps.routing.shapes import Shapes
 
 def routed(*inputs):
-    votes = native.bind(*inputs[:3], Shapes.of(inputs[0], inputs[2], Window(2, 2)))
-    moments = votes.uniform()
-    return *moments[1:], *votes.under(Parents(moments.centre, *inputs[3:]))[1:]
+    found = []
+    for competition in ("position", "all"):
+        votes = native.bind(*inputs[:3], Shapes.of(inputs[0], inputs[2], Window(2, 2), competition))
+        moments = votes.uniform()
+        found += [*moments[1:], *votes.under(Parents(moments.centre, *inputs[3:]))[1:]]
+    return found
 
 torch.manual_seed(0)
 shapes = [(2, 2, 3, 4, 3), (2, 2, 4, 3), (4, 2, 5, 3, 3), (2, 5, 3, 3, 2), (2, 5, 3, 2)]
@@ -235,100 +239,26 @@ def test_it_says_what_it_cannot_do(dims: int, columns: int, dtype: torch.dtype, 
     assert reason in (native.refuses(shapes, dtype, torch.device(device)) or "")
 
 
-def no_compiling(monkeypatch: pytest.MonkeyPatch) -> None:
-    """From here on a compiler may be asked for its version only."""
-    real = build.output
-
-    def only_asked(command: list[str]) -> str:
-        assert "-o" not in command
-        return real(command)
-
-    monkeypatch.setattr(build, "output", only_asked)
-
-
-def test_a_library_is_compiled_once(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    build.load(DEFINITIONS)
-    (kept,) = cache.iterdir()
-    assert cache.stat().st_mode & 0o777 == 0o700
-    no_compiling(monkeypatch)
-    assert build.load(DEFINITIONS)._name == str(kept)
+@pytest.mark.parametrize("sums", ["uniform", "under"])
+def test_a_gradient_of_gradients_names_the_backend_that_has_it(sums: str) -> None:
+    window = Window(2, 2)
+    children, parents = layer(1, 3, window)
+    votes = Votes(*children, window, backend="native")
+    moments = votes.uniform() if sums == "uniform" else votes.under(parents)
+    (grad,) = torch.autograd.grad(moments.second.sum(), children[0], create_graph=True)
+    with pytest.raises(QuatcapsError, match=r"not computed by the native backend .*: use backend='reference'"):
+        grad.square().sum().backward()
 
 
-def test_a_damaged_library_is_compiled_again_and_never_loaded(cache: Path) -> None:
-    build.load(DEFINITIONS)
-    (kept,) = cache.iterdir()
-    whole = kept.read_bytes()
-    for damaged in (b"", whole[: len(whole) // 2], whole[:-1] + bytes([whole[-1] ^ 1])):
-        kept.unlink()  # a new file: the old one is still mapped
-        kept.write_bytes(damaged)
-        assert build.find(cache, kept.name.split("-")[0]) is None
-        assert hasattr(build.load(DEFINITIONS), "quatcaps_moments")
-        assert kept.read_bytes() == whole
-
-
-def test_other_flags_make_another_library(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    build.load(DEFINITIONS)
-    monkeypatch.setattr(build, "FLAGS", (*build.FLAGS, "-DOTHER"))
-    build.load(DEFINITIONS)
-    assert len(list(cache.iterdir())) == 2
-
-
-def test_processes_may_compile_at_the_same_time(cache: Path) -> None:
-    code = f"from quatcaps.routing.native import build; build.load({DEFINITIONS})"
-    running = [subprocess.Popen([sys.executable, "-c", code]) for _ in range(3)]
-    assert [process.wait() for process in running] == [0, 0, 0]
-    assert [path.suffix for path in cache.iterdir()] == [".so"]
-
-
-@pytest.mark.parametrize("mode", [0o777, 0o770])
-def test_a_folder_where_others_write_is_not_used(cache: Path, mode: int) -> None:
-    cache.mkdir(parents=True)
-    cache.chmod(mode)
-    assert build.cache_folder() is None
-    assert hasattr(build.load(DEFINITIONS), "quatcaps_moments")
-    assert not list(cache.iterdir())
-
-
-def test_a_folder_that_others_can_replace_is_not_used(cache: Path) -> None:
-    cache.mkdir(parents=True, mode=0o700)
-    cache.parent.chmod(0o777)
-    assert build.cache_folder() is None
-
-
-def test_without_a_place_to_keep_it_a_library_is_compiled_for_one_process(
-    cache: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    cache.parent.parent.joinpath("file").touch()
-    monkeypatch.setenv("XDG_CACHE_HOME", str(cache.parent.parent / "file"))
-    assert hasattr(build.load(DEFINITIONS), "quatcaps_moments")
-
-
-def test_without_a_compiler_it_refuses(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    children, _ = layer(1, 3, Window(2, 2))
-    monkeypatch.delenv("CC", raising=False)
-    monkeypatch.setenv("PATH", "")
-    shapes = Shapes.of(children[0], children[2], Window(2, 2))
-    assert native.refuses(shapes, torch.float64, torch.device("cpu")) == (
-        "needs a C compiler, and there is none of cc, gcc, clang"
-    )
-    with pytest.raises(QuatcapsError, match="needs a C compiler"):
-        bound(native, children, Window(2, 2)).uniform()
-
-
-def test_a_compiler_that_is_not_there_is_named(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("CC", "no-such-compiler -m64")
-    assert "no-such-compiler" in (build.problem(torch.float32, 1, 3) or "")
-
-
-def test_a_command_that_fails_is_named(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    compiler = shutil.which(build.find_compiler()[0])
-    monkeypatch.setenv("CC", f"{compiler} --no-such-option")
-    assert f"the command failed: {compiler} --no-such-option" in (build.problem(torch.float32, 1, 3) or "")
-    monkeypatch.setenv("CC", f"{compiler} -include no-such-file.h")
-    assert "no-such-file.h" in (build.problem(torch.float64, 1, 3) or "")
-
-
-def test_importing_it_compiles_nothing(tmp_path: Path) -> None:
-    environment = {**os.environ, "XDG_CACHE_HOME": str(tmp_path)}
-    subprocess.run([sys.executable, "-c", "import quatcaps.layers"], check=True, env=environment)
-    assert not list(tmp_path.iterdir())
+@pytest.mark.parametrize("competition", ["position", "all"])
+def test_a_layer_under_checkpointing_has_the_same_gradients(competition: str) -> None:
+    torch.manual_seed(0)
+    capsules = ConvolutionalCapsules(3, 4, 3, 2, routing=EM(competition=competition), backend="native")
+    poses, activations = torch.randn(2, 3, 3, 9, 7, requires_grad=True), torch.rand(2, 3, 9, 7, requires_grad=True)
+    assert capsules.computed_by(poses) == "native"
+    both = []
+    for found in (capsules(poses, activations), checkpoint(capsules, poses, activations, use_reentrant=False)):
+        loss = found.poses.square().sum() + found.activations.sum()
+        both.append([*found, *torch.autograd.grad(loss, [poses, activations, *capsules.parameters()])])
+    for one, other in zip(*both, strict=True):
+        assert torch.equal(one, other)

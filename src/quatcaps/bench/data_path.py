@@ -10,7 +10,10 @@ from typing import Any
 
 import torch
 
+from quatcaps.bench import precision
 from quatcaps.bench.failures import reason
+from quatcaps.bench.networks import read_model
+from quatcaps.bench.precision import TF32, as_training
 from quatcaps.bench.rows import NO_TIMING, Timing
 from quatcaps.data.batches import Batch, TrainingBatches
 from quatcaps.data.imageset import ImageSet
@@ -37,6 +40,7 @@ class DataCase:
     dataset: str
     residence: str = ""
     everything: bool = False
+    tf32: TF32 | None = None
 
     @property
     def words(self) -> str:
@@ -63,12 +67,17 @@ class DataRow:
     def label(self) -> str:
         return self.case.words
 
+    @property
+    def tf32(self) -> TF32 | None:
+        return self.case.tf32
+
     def to_json(self) -> dict[str, Any]:
         return {
             "model": self.case.model,
             "dataset": self.case.dataset,
             "batch": self.case.batch,
             "variant": self.case.words,
+            **precision.to_json(self.case.tf32),
             **(self.timing.to_json() if self.timing else NO_TIMING),
             "images_per_second": self.case.batch / self.timing.median if self.timing else None,
             "time_ratio": self.time_ratio,
@@ -76,12 +85,18 @@ class DataRow:
         }
 
 
-def data_cases(models: Sequence[str], batches: Sequence[int], dataset: str = "smallnorb") -> list[DataCase]:
-    """For every model and batch: without the data path, with it, with images on the host, with all there is."""
+def data_cases(
+    models: Sequence[str],
+    batches: Sequence[int],
+    allowed: Sequence[TF32 | None] = (None,),
+    dataset: str = "smallnorb",
+) -> list[DataCase]:
+    """For every model, batch and TF32: without the data path, with it, with images on the host, with all there is."""
     return [
-        DataCase(model, batch, dataset, residence, everything)
+        DataCase(model, batch, dataset, residence, everything, tf32)
         for model in models
         for batch in batches
+        for tf32 in allowed
         for residence, everything in (("", False), ("device", False), ("host", False), ("device", True))
     ]
 
@@ -89,11 +104,11 @@ def data_cases(models: Sequence[str], batches: Sequence[int], dataset: str = "sm
 def measure_data(
     cases: Sequence[DataCase], device: torch.device, rounds: int, doing: Callable[[str], None]
 ) -> list[DataRow]:
-    """All cases of one model and batch in turns, so that a change in the machine meets all of them alike."""
+    """All cases of one model, batch and TF32 in turns, so that a change in the machine meets all of them alike."""
     rows: list[DataRow] = []
-    for model, batch in dict.fromkeys((case.model, case.batch) for case in cases):
-        group = [case for case in cases if (case.model, case.batch) == (model, batch)]
-        doing(f"{model}, batch {batch}, data path")
+    for key in dict.fromkeys(map(together, cases)):
+        group = [case for case in cases if together(case) == key]
+        doing(f"{group[0].model}, batch {group[0].batch}, data path")
         try:
             timings = take_turns(group, device, rounds)
         except Exception as error:
@@ -106,13 +121,19 @@ def measure_data(
     return rows
 
 
+def together(case: DataCase) -> tuple[str, int, TF32 | None]:
+    """What cases that take turns have in common."""
+    return case.model, case.batch, case.tf32
+
+
 def take_turns(cases: Sequence[DataCase], device: torch.device, rounds: int) -> list[Timing]:
     images = random_images(IMAGES[device.type])
-    config = TrainingConfig(model=cases[0].model, batch=cases[0].batch)
-    network = build(config.model, channels=images.channels, classes=len(images.classes), seed=0).to(device)
+    name, settings = read_model(cases[0].model)
+    config = TrainingConfig(model=name, model_settings=dict(settings), batch=cases[0].batch)
+    network = build(name, channels=images.channels, classes=len(images.classes), seed=0, **settings).to(device)
     step = TrainingStep(use_backend(network, "auto"), config, device)
     streams = [stream(case, images, device) for case in cases]
-    with torch.backends.cudnn.flags(enabled=True, deterministic=True):
+    with as_training(cases[0].tf32):
         firsts = [one_round(step, batches, WARM_UP, device) for batches in streams]
         found: list[list[float]] = [[] for _ in cases]
         for _ in range(rounds):

@@ -9,6 +9,7 @@ from collections.abc import Callable
 
 import torch
 
+from quatcaps.bench.precision import TF32, as_training
 from quatcaps.bench.rows import Timing
 from quatcaps.bench.steps import Step
 
@@ -35,11 +36,11 @@ class CudaClock:
         torch.cuda.current_stream().wait_stream(self.stream)
         torch.cuda.synchronize()
 
-    def measure(self, make: Callable[[], Step], steps: int, *, graph: bool) -> Timing:
-        """`steps` steps of what `make` returns."""
+    def measure(self, make: Callable[[], Step], steps: int, *, graph: bool, tf32: TF32 | None = None) -> Timing:
+        """`steps` steps of what `make` returns, with TF32 as PyTorch is set unless told."""
         with (
             torch.cuda.device(self.device),
-            torch.backends.cudnn.flags(enabled=True, deterministic=True),
+            as_training(tf32),
             warnings.catch_warnings(),
         ):
             # Warming up an optimiser that will be captured, and the compiler's advice on TF32.

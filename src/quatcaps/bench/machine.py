@@ -5,12 +5,12 @@ from __future__ import annotations
 import importlib.metadata
 import os
 import platform
-import warnings
 from datetime import UTC, datetime
 from typing import Any
 
 import torch
 
+from quatcaps.bench.precision import TF32, as_training
 from quatcaps.training.run import versions
 
 FORMAT = 1
@@ -42,13 +42,14 @@ def usual_name(device: torch.device) -> str:
 
 
 def flags() -> dict[str, bool]:
-    """What decides which kernels the convolutions and products use, as it stands while measuring."""
-    with torch.backends.cudnn.flags(enabled=True, deterministic=True), warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+    """What decides which kernels the convolutions and products use, as it stands while measuring a row that does not
+    say otherwise."""
+    with as_training(None):
+        allowed = TF32.now()
         return {
             "cudnn_deterministic": bool(torch.backends.cudnn.deterministic),
-            "cudnn_allow_tf32": bool(torch.backends.cudnn.allow_tf32),
-            "matmul_allow_tf32": bool(torch.backends.cuda.matmul.allow_tf32),
+            "cudnn_allow_tf32": allowed.convolutions,
+            "matmul_allow_tf32": allowed.products,
         }
 
 

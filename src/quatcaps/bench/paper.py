@@ -55,9 +55,12 @@ def paper_votes(poses: Tensor, activations: Tensor, angle: Tensor, axis: Tensor,
 
 
 def as_in_the_paper(network: Network) -> CapsuleNetwork:
-    """A copy of `network` that forms its votes as the paper does."""
+    """A copy of `network` that forms its votes as the paper does; an error unless its poses are quaternions, turned."""
     if not isinstance(network, CapsuleNetwork):
-        raise QuatcapsError(f"a {type(network).__name__} casts no votes: give a capsule network")
+        raise QuatcapsError(f"turns the poses of capsule networks, not a {type(network).__name__}")
+    for layer in (*network.convolutional, network.classify):
+        if not isinstance(layer.maps, RotorMaps):
+            raise QuatcapsError(f"turns quaternions, not poses of the kind {layer.pose.name!r}")
     network = copy.deepcopy(network)
     network.layers = nn.ModuleList([PaperCapsules(layer) for layer in network.convolutional])
     network.register_module("classify", PaperCapsules(network.classify))

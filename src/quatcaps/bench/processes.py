@@ -19,8 +19,9 @@ from typing import Any
 
 import torch
 
+from quatcaps.bench.cases import CLASSES, SIDE, Case
 from quatcaps.bench.failures import OUT_OF_MEMORY, reason
-from quatcaps.bench.rows import Case, Row, Timing
+from quatcaps.bench.rows import Row, Timing
 from quatcaps.bench.steps import Step, network_step
 
 STEP, STOP = "step", "stop"
@@ -114,7 +115,8 @@ def load_libraries(case: Case) -> None:
     """A step of the smallest kind: what it imports is not memory that a step needs. A compiler would take minutes."""
     if case.variant == "compile":
         return
-    network_step(replace(case, model="qcn-small", batch=1), torch.device("cpu"))()
+    smallest = replace(case, model="qcn-small", batch=1, side=SIDE, classes=CLASSES)
+    network_step(smallest, torch.device("cpu"))()
     gc.collect()
     with contextlib.suppress(OSError, AttributeError):  # glibc keeps what was freed, unless told
         ctypes.CDLL(None).malloc_trim(0)

@@ -1,4 +1,4 @@
-"""What is measured, and what came of it: plain values, as they stand in the results' file."""
+"""What came of each case: plain values, as they stand in the results' file."""
 
 from __future__ import annotations
 
@@ -8,33 +8,13 @@ from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
-TRAIN, FORWARD = "train", "forward"
-PASSES = (TRAIN, FORWARD)
+from quatcaps.bench.cases import Case, Sized
+from quatcaps.bench.precision import TF32
+
 REFERENCE = "reference"
 """The variant that the others are held against."""
 LEAST_PEAK = 4 * 2**20
 """Bytes: a smaller peak is within the noise of a process's memory, and nothing is held against it."""
-LABELS = {"paper": "paper 4×4", "compile": "reference, torch.compile"}
-"""How results call the variants that are no backends."""
-
-
-@dataclass(frozen=True)
-class Case:
-    """One thing to measure: a pass of a network by one variant; `graph`: as one captured CUDA graph."""
-
-    model: str
-    passing: str
-    variant: str
-    batch: int
-    graph: bool = False
-
-    @property
-    def label(self) -> str:
-        return LABELS.get(self.variant, self.variant)
-
-    @property
-    def words(self) -> str:
-        return f"{self.model}, {self.passing}, batch {self.batch}, {self.label}{', graph' if self.graph else ''}"
 
 
 @dataclass(frozen=True)
@@ -54,8 +34,20 @@ class Timing:
     def median(self) -> float:
         return float(np.median(self.seconds))
 
-    def to_json(self) -> dict[str, Any]:
+    @property
+    def percentiles(self) -> tuple[float, float]:
+        """The 10th and the 90th."""
         low, high = np.percentile(self.seconds, [10, 90]).tolist()
+        return low, high
+
+    @property
+    def spread(self) -> float:
+        """From the 10th to the 90th percentile, as a share of the median."""
+        low, high = self.percentiles
+        return (high - low) / self.median
+
+    def to_json(self) -> dict[str, Any]:
+        low, high = self.percentiles
         return {
             "steps": len(self.seconds),
             "seconds": self.median,
@@ -71,96 +63,15 @@ NO_TIMING = dict.fromkeys(Timing(0.0, (0.0,)).to_json())
 """The same fields of what could not be measured."""
 
 
-@dataclass(frozen=True)
-class Row:
-    """A case with its timing, or with a `note` that says why there is none; a note beside a timing is a remark."""
-
-    case: Case
-    timing: Timing | None = None
-    note: str = ""
-    time_ratio: float | None = None
-    memory_ratio: float | None = None
-
-    @property
-    def label(self) -> str:
-        return self.case.label
-
-    @property
-    def images_per_second(self) -> float | None:
-        return self.case.batch / self.timing.median if self.timing else None
-
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "model": self.case.model,
-            "pass": self.case.passing,
-            "variant": self.case.label,
-            "batch": self.case.batch,
-            "graph": self.case.graph,
-            **(self.timing.to_json() if self.timing else NO_TIMING),
-            "images_per_second": self.images_per_second,
-            "time_ratio": self.time_ratio,
-            "memory_ratio": self.memory_ratio,
-            "note": self.note,
-        }
-
-
-@dataclass(frozen=True)
-class Layer:
-    """One routing layer to measure; `axis` is the size that varies, and `side` × `side` are the parents' positions."""
-
-    axis: str
-    variant: str
-    batch: int
-    kernel: int
-    children: int
-    parents: int
-    side: int
-    graph: bool = False
-
-    @property
-    def size(self) -> int:
-        return {"children": self.children, "parents": self.parents, "positions": self.side**2}[self.axis]
-
-    @property
-    def words(self) -> str:
-        return f"one layer, {self.size} {self.axis}, {self.variant}{', graph' if self.graph else ''}"
-
-
-@dataclass(frozen=True)
-class LayerRow:
-    """A layer with its timing, or with a `note` that says why there is none."""
-
-    layer: Layer
-    timing: Timing | None = None
-    note: str = ""
-
-    @property
-    def label(self) -> str:
-        return self.layer.variant
-
-    def to_json(self) -> dict[str, Any]:
-        layer = self.layer
-        return {
-            "axis": layer.axis,
-            "size": layer.size,
-            "variant": layer.variant,
-            "batch": layer.batch,
-            "kernel": layer.kernel,
-            "children": layer.children,
-            "parents": layer.parents,
-            "positions": layer.side**2,
-            "graph": layer.graph,
-            **(self.timing.to_json() if self.timing else NO_TIMING),
-            "note": self.note,
-        }
-
-
 @runtime_checkable
 class Measured(Protocol):
     """A row of results: what was measured, or a note that says why it could not be."""
 
     @property
     def label(self) -> str: ...
+
+    @property
+    def tf32(self) -> TF32 | None: ...
 
     @property
     def timing(self) -> Timing | None: ...
@@ -172,13 +83,81 @@ class Measured(Protocol):
 
 
 @dataclass(frozen=True)
+class Row:
+    """A case with its timing, or with a `note` that says why there is none; a note beside a timing is a remark.
+
+    Ratios are to the reference; `against_ratio` is that of the time to the time of the model `against`.
+    """
+
+    case: Case
+    timing: Timing | None = None
+    note: str = ""
+    time_ratio: float | None = None
+    memory_ratio: float | None = None
+    against: str | None = None
+    against_ratio: float | None = None
+
+    @property
+    def label(self) -> str:
+        return self.case.label
+
+    @property
+    def tf32(self) -> TF32 | None:
+        return self.case.tf32
+
+    @property
+    def images_per_second(self) -> float | None:
+        return self.case.batch / self.timing.median if self.timing else None
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            **self.case.to_json(),
+            **(self.timing.to_json() if self.timing else NO_TIMING),
+            "images_per_second": self.images_per_second,
+            "time_ratio": self.time_ratio,
+            "memory_ratio": self.memory_ratio,
+            "against": self.against,
+            "against_ratio": self.against_ratio,
+            "note": self.note,
+        }
+
+
+@dataclass(frozen=True)
+class ScalingRow:
+    """A layer or a network of some size with its timing, or with a `note` that says why there is none."""
+
+    sized: Sized
+    timing: Timing | None = None
+    note: str = ""
+
+    @property
+    def label(self) -> str:
+        return self.sized.variant
+
+    @property
+    def tf32(self) -> TF32 | None:
+        return self.sized.tf32
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            **self.sized.to_json(),
+            **(self.timing.to_json() if self.timing else NO_TIMING),
+            "note": self.note,
+        }
+
+
+@dataclass(frozen=True)
 class Results:
     """A whole run of the benchmark: where, with what, and the numbers."""
 
     machine: dict[str, Any]
     rows: Sequence[Row] = ()
-    scaling: Sequence[LayerRow] = ()
+    scaling: Sequence[ScalingRow] = ()
     data: Sequence[Measured] = ()
+
+    @property
+    def all(self) -> list[Measured]:
+        return [*self.rows, *self.scaling, *self.data]
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -189,19 +168,27 @@ class Results:
         }
 
 
-def with_ratios(rows: Iterable[Row]) -> list[Row]:
-    """The rows with their time and memory as multiples of the reference's of the same model, pass, batch and launch,
-    where that was measured."""
+def with_ratios(rows: Iterable[Row], against: str | None = None) -> list[Row]:
+    """The rows with their time and memory as multiples of the reference's, and their time as a multiple of that of the
+    model `against`, where those were measured; all else about a case, its TF32 too, is the same."""
     rows = list(rows)
     references = {
         replace(row.case, variant=""): row.timing for row in rows if row.case.variant == REFERENCE and row.timing
     }
-    return [_with_ratios(row, references.get(replace(row.case, variant=""))) for row in rows]
+    others = {replace(row.case, model=""): row.timing for row in rows if row.case.model == against and row.timing}
+    found = [_with_ratios(row, references.get(replace(row.case, variant=""))) for row in rows]
+    return [_held_against(row, against, others.get(replace(row.case, model=""))) for row in found]
 
 
 def _with_ratios(row: Row, reference: Timing | None) -> Row:
     if row.timing is None or reference is None:
         return row
-    known = row.timing.peak is not None and reference.peak is not None and reference.peak >= LEAST_PEAK
-    memory = row.timing.peak / reference.peak if known else None  # type: ignore[operator]
+    memory = None
+    if row.timing.peak is not None and reference.peak is not None and reference.peak >= LEAST_PEAK:
+        memory = row.timing.peak / reference.peak
     return replace(row, time_ratio=row.timing.median / reference.median, memory_ratio=memory)
+
+
+def _held_against(row: Row, against: str | None, other: Timing | None) -> Row:
+    ratio = row.timing.median / other.median if row.timing and other else None
+    return replace(row, against=against, against_ratio=ratio)

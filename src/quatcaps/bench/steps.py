@@ -7,15 +7,13 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from quatcaps.bench.rows import FORWARD, Case, Layer
-from quatcaps.bench.variants import VARIANTS, refusal
-from quatcaps.errors import QuatcapsError
+from quatcaps.bench.cases import CHANNELS, CLASSES, FORWARD, SIDE, Case, Layer
+from quatcaps.bench.networks import build_model
+from quatcaps.bench.variants import VARIANTS, by_backend
 from quatcaps.layers import ConvolutionalCapsules
 from quatcaps.losses import spread_loss
-from quatcaps.models import build
 
 Step = Callable[[], None]
-CHANNELS, CLASSES, SIDE = 2, 5, 32
 LEARNING_RATE, MARGIN = 3e-3, 0.5
 SETTINGS = {
     "input": f"{CHANNELS}×{SIDE}×{SIDE}",
@@ -28,10 +26,10 @@ SETTINGS = {
 
 def network_step(case: Case, device: torch.device) -> Step:
     """A training step, or a forward pass, of the network of `case` on one random batch."""
-    network = build(case.model, channels=CHANNELS, classes=CLASSES, seed=0).to(device)
+    network = build_model(case.model, channels=CHANNELS, classes=case.classes).to(device)
     prepared = VARIANTS[case.variant].prepare(network.train(case.passing != FORWARD))
     generator = torch.Generator().manual_seed(0)
-    images = torch.randn(case.batch, CHANNELS, SIDE, SIDE, generator=generator).to(device)
+    images = torch.randn(case.batch, CHANNELS, case.side, case.side, generator=generator).to(device)
     if case.passing == FORWARD:
 
         def forward() -> None:
@@ -40,7 +38,7 @@ def network_step(case: Case, device: torch.device) -> Step:
 
         return forward
 
-    labels = torch.randint(CLASSES, (case.batch,), generator=generator).to(device)
+    labels = torch.randint(case.classes, (case.batch,), generator=generator).to(device)
     on_cuda = device.type == "cuda"
     optimiser = torch.optim.AdamW(
         prepared.parameters(), lr=LEARNING_RATE, fused=on_cuda or None, capturable=on_cuda and case.graph
@@ -58,9 +56,8 @@ def layer_step(layer: Layer, device: torch.device) -> Step:
     """Forward and backward of one layer of convolutional capsules, to its children and to its maps."""
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(0)
-        module = ConvolutionalCapsules(layer.children, layer.parents, layer.kernel, backend=layer.variant).to(device)
-    if (reason := refusal(module, layer.variant)) is not None:
-        raise QuatcapsError(reason)
+        module = ConvolutionalCapsules(layer.children, layer.parents, layer.kernel).to(device)
+    by_backend(module, layer.variant)
     generator = torch.Generator().manual_seed(0)
     side = layer.side + layer.kernel - 1
 

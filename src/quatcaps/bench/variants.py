@@ -12,12 +12,10 @@ from torch import nn
 from quatcaps.bench.paper import as_in_the_paper
 from quatcaps.bench.rows import REFERENCE
 from quatcaps.errors import QuatcapsError, unknown_name
-from quatcaps.layers import ClassCapsules, ConvolutionalCapsules, use_backend
-from quatcaps.models import MODELS, Network
-from quatcaps.models.capsule_network import CapsuleNetwork
-from quatcaps.routing import BACKENDS
+from quatcaps.layers import CapsuleLayer, use_backend
+from quatcaps.models import Network
+from quatcaps.routing import BACKENDS, Votes
 from quatcaps.routing.backends import default
-from quatcaps.routing.shapes import Shapes
 
 ELSEWHERE = {"cuda": ("native",), "cpu": ("triton",)}
 """Backends of other devices."""
@@ -35,11 +33,28 @@ class Variant:
     """Whether it is measured as a CUDA graph too, unless told otherwise."""
 
 
-def by_backend(network: Network, backend: str) -> nn.Module:
-    """The network on that backend; an error where another would stand in for it."""
-    if (reason := refusal(network, backend)) is not None:
-        raise QuatcapsError(reason)
-    return use_backend(network, backend)
+def by_backend(network: nn.Module, backend: str) -> nn.Module:
+    """The network on that backend; its first pass raises where another stands in for it."""
+    use_backend(network, backend)
+    if backend != REFERENCE:  # which does everything
+        for layer in network.modules():
+            if isinstance(layer, CapsuleLayer):
+                insist(layer, backend)
+    return network
+
+
+def insist(layer: CapsuleLayer, backend: str) -> None:
+    """Has the next pass of `layer`, and no other, raise if its votes are not summed by that backend."""
+
+    def check(routing: nn.Module, given: tuple[Votes]) -> None:
+        hook.remove()
+        (votes,) = given
+        if votes.backend != backend:
+            weight = next(layer.parameters())
+            reason = BACKENDS[backend].refuses(votes.shapes, weight.dtype, weight.device)
+            raise QuatcapsError(reason or f"{votes.backend} stood in for it")
+
+    hook = layer.routing.register_forward_pre_hook(check)
 
 
 def compiled(network: Network) -> nn.Module:
@@ -55,20 +70,6 @@ VARIANTS: dict[str, Variant] = {name: Variant(partial(by_backend, backend=name))
 }
 
 
-def refusal(network: nn.Module, backend: str) -> str | None:
-    """Why a backend cannot compute the layers of `network`, or None."""
-    for layer in network.modules():
-        if isinstance(layer, ConvolutionalCapsules | ClassCapsules):
-            window = layer.window if isinstance(layer, ConvolutionalCapsules) else layer.window_of(1, 1)
-            sizes = (1, layer.capsules_in, layer.pose.dims, window.height, window.width)
-            shapes = Shapes(*sizes, layer.capsules_out, layer.pose.columns, window, layer.competition)
-            weight = next(layer.parameters())
-            reason = BACKENDS[backend].refuses(shapes, weight.dtype, weight.device)
-            if reason is not None:
-                return reason
-    return None
-
-
 def usual_variants(device: torch.device) -> tuple[str, ...]:
     """The variants measured on a device unless told otherwise."""
     return tuple(name for name in VARIANTS if name not in ELSEWHERE.get(device.type, ()))
@@ -82,10 +83,3 @@ def usual_batches(variant: str, device: torch.device) -> tuple[int, ...]:
 def check_variant(name: str) -> None:
     if name not in VARIANTS:
         raise unknown_name("backend", name, VARIANTS)
-
-
-def check_model(name: str) -> None:
-    """Raises unless `name` is a capsule network that all variants can compute."""
-    known = [known for known, model in MODELS.items() if model.module is CapsuleNetwork]
-    if name not in known:
-        raise unknown_name("model to measure", name, known)

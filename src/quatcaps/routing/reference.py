@@ -180,7 +180,7 @@ class Sharing:
         """(B, N·P) int64: the same number wherever the same child stands."""
 
         def count(number: int, place: int) -> Tensor:
-            """0, 1, … along one dimension of (window rows, window columns, child types, images, grid rows, grid columns)."""
+            """0, 1, … along one dimension of (window row, window column, child type, image, grid row, grid column)."""
             return torch.arange(number, device=device).view(*(number if k == place else 1 for k in range(6)))
 
         shapes, window = self.shapes, self.window

@@ -4,6 +4,8 @@ caches."""
 from __future__ import annotations
 
 import torch
+import torch.nn.functional as F
+from jaxtyping import Float
 from torch import Tensor
 
 from quatcaps.routing.moments import Moments, Parents
@@ -15,10 +17,6 @@ MOST_DIMS, MOST_COLUMNS = 16, 4
 
 def refuses(shapes: Shapes, dtype: torch.dtype, device: torch.device) -> str | None:
     """Why this backend cannot, or None; the first question whether it can compiles the library."""
-    if shapes.everywhere:
-        return f"shares a child among the parents at one position, not by competition {shapes.competition!r}"
-    if shapes.window.coordinates:
-        return "has no coordinates"
     if device.type != "cpu":
         return f"runs on a CPU, not on {device.type}"
     if dtype not in (torch.float32, torch.float64):
@@ -47,13 +45,29 @@ class NativeVotes:
         shapes.window.positions(shapes.height, shapes.width)  # raises where the window does not fit
         recorded = torch.is_grad_enabled()
         self.children = tuple(values if recorded else values.detach() for values in (poses, activations, maps))
-        self.layer, self.inside = pack(shapes.window, shapes.competition), shapes.inside
+        self.shapes, self.inside = shapes, shapes.inside
+        self.layer = pack(shapes.window, "all" if shapes.everywhere else "position")
 
     def uniform(self) -> Moments:
-        return Moments(*operators.uniform_moments(*self.children, self.layer))
+        poses, activations, maps = self.children
+        if self.shapes.everywhere:  # r = 1/(J n) with n windows, as r = 1/J of a child with activation a/n
+            activations = activations / windows_of_each(self.shapes, activations)
+        return Moments(*operators.uniform_moments(poses, activations, maps, self.layer))
 
     def under(self, parents: Parents) -> Moments:
-        inputs = (*self.children, *(values.contiguous() for values in parents))
+        logit = parents.logit
+        if self.shapes.everywhere:  # an offset that all logits of an image share changes nothing, and costs digits
+            logit = logit - logit.detach().amax((1, 2, 3), keepdim=True)
+        seen = (parents.centre, parents.precision, logit)
+        inputs = (*self.children, *(values.contiguous() for values in seen))
         keep = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in inputs)
         mass, first, second, _ = operators.moments(*inputs, keep, self.layer)
         return Moments(parents.centre, mass, first, second)
+
+
+def windows_of_each(shapes: Shapes, like: Tensor) -> Float[Tensor, "height width"]:
+    """How many windows hold each child; 1 for a child that none holds."""
+    window, (down, across) = shapes.window, shapes.grid
+    ones = like.new_ones(1, window.places, down * across)
+    size, extent = (shapes.height, shapes.width), (window.height, window.width)
+    return F.fold(ones, size, extent, stride=window.stride)[0, 0].clamp(min=1)

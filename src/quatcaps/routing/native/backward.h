@@ -1,12 +1,6 @@
 /* The gradients of moments: of their children, and of the parents that were given. */
 #include "forward.h"
 
-/* A part of the child types, first .. end, and where a group of images sums the gradient of the maps. */
-typedef struct {
-    integer part, first, end;
-    REAL *grad_maps;
-} Piece;
-
 /* dA = dd u^T, summed over positions. dd lies in records for each (child, parent, pair), u for each (child, pair). */
 APART void grad_of_maps(REAL *grad_maps, const vector *dd, const vector *u, const Child *child, integer some, integer J,
                         integer W)
@@ -47,14 +41,16 @@ APART void logits_and_grads(vector *d, vector *l, vector *grad, const vector *pa
     }
 }
 
-/* l becomes rho, g becomes dl, times `scale`: so p may keep the factor that makes l a logit to base 2; da */
+/* l becomes rho, g becomes dl, times `scale`: so p may keep the factor that makes l a logit to base 2; da, which where
+ * all positions compete is given and becomes 0, what is still to be added to it */
 APART void grads_of_logits(vector *l, vector *g, vector *da, const vector *top, const vector *left, const vector *a,
-                           integer J)
+                           integer J, int given)
 {
     const REAL scale = 2 / LOG2_E;
     vector sum[P], share[P], scaled[P];
     raise(l, sum, top, g, J);
-    FEW(q, P) da[q] = sum[q] *= left[q], share[q] = a[q] * left[q], scaled[q] = share[q] * scale;
+    FEW(q, P) sum[q] = given ? da[q] : sum[q] * left[q], da[q] = given ? all(0) : sum[q];
+    FEW(q, P) share[q] = a[q] * left[q], scaled[q] = share[q] * scale;
     EACH(j, J) FEW(q, P) {
         vector x = l[j * P + q];
         l[j * P + q] = x * share[q];
@@ -101,6 +97,39 @@ APART void grad_of_pose(vector *du, const vector *dd, const REAL *maps, integer 
     }
 }
 
+APART void fetch_with_grads(vector *parents, const Task *t, const Block *b)
+{
+    fetch_parents(parents, B, t->centre, D, -1, t, b);
+    fetch_parents(parents + D * P, B, t->precision, D, LOG2_E / 2, t, b);
+    fetch_parents(parents + 2 * D * P, B, t->grad_first, D, 1, t, b);
+    fetch_parents(parents + 3 * D * P, B, t->grad_second, D, 1, t, b);
+    fetch_parents(parents + 4 * D * P, B, t->grad_second, D, 2, t, b);
+    fetch_logits(parents + 5 * D * P, B, t, b);
+    fetch_parents(parents + (5 * D + 1) * P, B, t->grad_mass, 1, 1, t, b);
+}
+
+/* Where all positions compete, da comes first: it is summed over all of them. */
+static void activations_backward(const Task *t, const Block *b, vector *scratch, const Piece *piece)
+{
+    const integer J = t->parents, W = b->wide, count = places_of(t) * (piece->end - piece->first);
+    vector *parents = scratch, *weight = parents + J * W * B * P, *grad = weight + J * P, *d = grad + J * P;
+    vector u[D * P], a[P], top[P], total[P], da[P];
+    Child child[SOME_CHILDREN];
+
+    fetch_with_grads(parents, t, b);
+    for (integer number = 0, some; number < count; number += some) {
+        some = next_children(child, SOME_CHILDREN, number, piece->first, piece->end, t, b);
+        if (t->coordinates) move_parents(parents, B, t->centre, child->place, t, b);
+        EACH(w, W) EACH(k, some) {
+            fetch_child(u, a, child + k, t, b, w);
+            fetch_totals(top, total, child + k, t, b, w);
+            logits_and_grads(d, weight, grad, parents + w * J * B * P, child[k].maps, u, J, 1);
+            raise(weight, da, top, grad, J);
+            FEW(q, P) scatter(t->grad_activations + child[k].activation, da[q] / total[q], b, w * P + q);
+        }
+    }
+}
+
 static void moments_backward(const Task *t, const Block *b, vector *scratch, const Piece *piece)
 {
     const integer J = t->parents, W = b->wide, count = places_of(t) * (piece->end - piece->first);
@@ -110,26 +139,27 @@ static void moments_backward(const Task *t, const Block *b, vector *scratch, con
     vector u[SOME_CHILDREN * MOST_WIDE * D * P], a[P], da[SOME_CHILDREN * P], top[P], left[P], du[D * P];
     Child child[SOME_CHILDREN];
 
-    fetch_parents(parents, B, t->centre, D, -1, t, b);
-    fetch_parents(parents + D * P, B, t->precision, D, LOG2_E / 2, t, b);
-    fetch_parents(parents + 2 * D * P, B, t->grad_first, D, 1, t, b);
-    fetch_parents(parents + 3 * D * P, B, t->grad_second, D, 1, t, b);
-    fetch_parents(parents + 4 * D * P, B, t->grad_second, D, 2, t, b);
-    fetch_parents(parents + 5 * D * P, B, t->logit, 1, 1, t, b);
-    fetch_parents(parents + (5 * D + 1) * P, B, t->grad_mass, 1, 1, t, b);
-    relative_logits(parents + 5 * D * P, B, J, W);
+    fetch_with_grads(parents, t, b);
     memset(sums, 0, J * W * G * P * sizeof(vector));
     for (integer number = 0, some; number < count; number += some) {
         some = next_children(child, SOME_CHILDREN, number, piece->first, piece->end, t, b);
+        if (t->coordinates) move_parents(parents, B, t->centre, child->place, t, b);
         EACH(w, W) {
             EACH(k, some) {
                 vector *pose = u + (k * W + w) * D * P;
-                const unaligned *kept = (const unaligned *)(kept_at(t, b, w) + child[k].kept);
-                FEW(q, P) top[q] = kept[q], left[q] = kept[RUN / LANES + q];
+                if (t->top) {
+                    fetch_totals(top, left, child + k, t, b, w);
+                    FEW(q, P) left[q] = 1 / left[q];
+                    FEW(q, P) da[k * P + q] = gather(t->grad_activations + child[k].activation, b, w * P + q);
+                } else {
+                    const unaligned *kept = (const unaligned *)(kept_at(t, b, w) + child[k].kept);
+                    FEW(q, P) top[q] = kept[q], left[q] = kept[RUN / LANES + q];
+                }
                 fetch_child(pose, a, child + k, t, b, w);
                 logits_and_grads(back + (k * J * W + w) * D * P, weight + k * J * P, grad + k * J * P,
                                  parents + w * J * B * P, child[k].maps, pose, J, W);
-                grads_of_logits(weight + k * J * P, grad + k * J * P, da + k * P, top, left, a, J);
+                grads_of_logits(weight + k * J * P, grad + k * J * P, da + k * P, top, left, a, J,
+                                t->top != NULL);
             }
             EACH(j, J) EACH(r, R)
                 grad_of_parent(sums + (w * J + j) * G * P, back + (j * W + w) * D * P, parents + (w * J + j) * B * P,
@@ -190,6 +220,7 @@ static void uniform_backward(const Task *t, const Block *b, vector *scratch, con
         parents[(w * J * U + 3 * D) * P + q] += parents[((w * J + j + 1) * U + 3 * D) * P + q];
     for (integer number = 0, some; number < count; number += some) {
         some = next_children(child, SOME_CHILDREN, number, piece->first, piece->end, t, b);
+        if (t->coordinates) move_parents(parents, U, t->mean, child->place, t, b);
         EACH(w, W) EACH(k, some) {
             vector *pose = u + (k * W + w) * D * P;
             FEW(q, P) da[q] = parents[(w * J * U + 3 * D) * P + q];

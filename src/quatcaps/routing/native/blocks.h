@@ -9,13 +9,20 @@ _Static_assert(RUN % (P * LANES) == 0, "a pair lies in one run");
 
 typedef struct {
     integer images, children, parents, height, width;
-    integer down, across, stride, shared, grid_height, grid_width;
+    integer down, across, stride, shared, coordinates, grid_height, grid_width;
     integer groups, parts; /* a backward's work: groups of images x parts of the child types */
     const REAL *poses, *activations, *maps, *centre, *precision, *logit, *grad_mass, *grad_first, *grad_second;
     REAL *mass, *first, *second, *mean, *kept;
+    REAL *top, *total; /* (N, I, height, width), where all positions that see a child compete for it; else NULL */
     REAL *grad_poses, *grad_activations, *grad_maps, *grad_centre, *grad_precision, *grad_logit;
     integer next; /* the next piece of work that no thread has taken */
 } Task;
+
+/* A part of the child types, first .. end, and where a group of images sums the gradient of the maps. */
+typedef struct {
+    integer part, first, end;
+    REAL *grad_maps;
+} Piece;
 
 /* Positions first .. first + count of an image, and where the window of each begins in the children's grid. */
 typedef struct {
@@ -61,7 +68,13 @@ INLINE vector gather(const REAL *plane, const Block *b, integer v)
     return x;
 }
 
-/* Adds to the children of a plane: no two positions mean the same child. */
+/* Puts numbers in their place, or adds to them: no two positions mean the same child. */
+INLINE void replace(REAL *plane, vector x, const Block *b, integer v)
+{
+    if (b->contiguous[v]) *(unaligned *)(plane + b->start[v * LANES]) = x;
+    else EACH(lane, lanes_of(b, v)) plane[b->start[v * LANES + lane]] = x[lane];
+}
+
 INLINE void scatter(REAL *plane, vector x, const Block *b, integer v)
 {
     if (b->contiguous[v]) *(unaligned *)(plane + b->start[v * LANES]) += x;
@@ -111,17 +124,20 @@ INLINE REAL *kept_at(const Task *t, const Block *b, integer w)
 
 typedef struct {
     const REAL *maps;
-    integer pose, activation, map, kept; /* where its numbers begin in their tensors */
+    integer place, pose, activation, map, kept; /* in the window; where its numbers begin in their tensors */
 } Child;
 
-/* The next children, as many as there are up to `most`, of child types first .. end, places outermost. */
+/* The next children, as many as there are up to `most`, of child types first .. end, places outermost; with
+ * coordinates of one place only. */
 APART integer next_children(Child *child, integer most, integer number, integer first, integer end, const Task *t,
                             const Block *b)
 {
     integer types = end - first, count = smaller(most, places_of(t) * types - number);
+    if (t->coordinates) count = smaller(count, types - number % types);
     EACH(k, count) {
         integer place = (number + k) / types, i = first + (number + k) % types, in_window = place * t->children + i;
         integer corner = place / t->across * t->width + place % t->across, in_all = b->image * t->children + i;
+        child[k].place = place;
         child[k].pose = in_all * D * area_of(t) + corner;
         child[k].activation = in_all * area_of(t) + corner;
         child[k].map = (t->shared ? i : in_window) * t->parents * CC;
@@ -158,12 +174,51 @@ INLINE void deviate(vector *d, const vector *minus_m, const REAL *map, const vec
     FEW(c, C) FEW(h, C) FEW(q, P) d[h * P + q] = add_scaled(d[h * P + q], &A, h * C + c, u[c * P + q]);
 }
 
-/* c becomes log2(e) (c - max_j c): an offset that all logits share costs no digits. */
-APART void relative_logits(vector *c, integer step, integer J, integer W)
+/* s, the middle of a place in the window: its row for r = 0, its column for r = 1, from 0 to 1 */
+INLINE REAL middle_of(integer place, integer r, const Task *t)
 {
-    EACH(w, W) FEW(q, P) {
+    return r ? (place % t->across + (REAL)0.5) / t->across : (place / t->across + (REAL)0.5) / t->down;
+}
+
+/* -m becomes s - m: of a parent, the last numbers of its pose's first two rows */
+APART void move_parents(vector *minus_m, integer step, const REAL *centre, integer place, const Task *t, const Block *b)
+{
+    fetch_parents(minus_m, step, centre, D, -1, t, b);
+    EACH(k, b->wide * t->parents) EACH(r, 2) FEW(q, P)
+        minus_m[(k * step + r * C + C - 1) * P + q] += middle_of(place, r, t);
+}
+
+/* log2(e) (c - max_j c): an offset that all logits share costs no digits. Where all positions compete there is one
+ * offset for an image, which the caller has taken away. */
+APART void fetch_logits(vector *c, integer step, const Task *t, const Block *b)
+{
+    const integer J = t->parents;
+    fetch_parents(c, step, t->logit, 1, 1, t, b);
+    EACH(w, b->wide) FEW(q, P) {
         vector top = c[w * J * step * P + q];
         EACH(j, J) top = larger(top, c[(w * J + j) * step * P + q]);
+        if (t->top) top = all(0);
         EACH(j, J) c[(w * J + j) * step * P + q] = (c[(w * J + j) * step * P + q] - top) * LOG2_E;
+    }
+}
+
+/* Of a child at all positions: the largest logit and, relative to that, the sum of exponentials. */
+INLINE void fetch_totals(vector *top, vector *total, const Child *child, const Task *t, const Block *b, integer w)
+{
+    FEW(q, P) top[q] = gather(t->top + child->activation, b, w * P + q);
+    FEW(q, P) total[q] = gather(t->total + child->activation, b, w * P + q);
+}
+
+/* Adds what it has at some positions. */
+APART void add_to_totals(const vector *top, const vector *total, const Child *child, const Task *t, const Block *b,
+                         integer w)
+{
+    vector highest[P], sum[P];
+    fetch_totals(highest, sum, child, t, b, w);
+    FEW(q, P) {
+        vector higher = larger(highest[q], top[q]);
+        sum[q] = sum[q] * power_of_two(highest[q] - higher) + total[q] * power_of_two(top[q] - higher);
+        replace(t->top + child->activation, higher, b, w * P + q);
+        replace(t->total + child->activation, sum[q], b, w * P + q);
     }
 }

@@ -2,7 +2,8 @@
 
 The name of a kept library begins with a hash of all that shapes it (the source, the flags, the compiler's version, the
 instructions that this machine has) and ends with a hash of its own bytes: a damaged file is compiled again and never
-run. It appears whole or not at all, so several processes may compile at once.
+run. It appears whole or not at all, so several processes may compile at once. A file is read once; the bytes that were
+checked are the bytes that are loaded.
 """
 
 from __future__ import annotations
@@ -18,13 +19,15 @@ import shutil
 import stat
 import subprocess
 import tempfile
+import time
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 
 import torch
 
 from quatcaps.errors import QuatcapsError
-from quatcaps.files import make_folder, new_file
+from quatcaps.files import new_file
 
 SOURCES = sorted(Path(__file__).parent.glob("*.[ch]"))
 COMPILERS = ("cc", "gcc", "clang")
@@ -32,6 +35,11 @@ FLAGS = ("-O2", "-std=gnu11", "-shared", "-fPIC", "-ffp-contract=fast", "-fno-ma
 NATIVE = "-mcpu=native" if platform.machine() in ("aarch64", "arm64") else "-march=native"
 PATIENCE = 300
 """Seconds after which a compiler is taken to hang."""
+PASSING = "quatcaps-"
+"""How the name of a folder begins that is removed at once."""
+LEFT_BEHIND = 3600
+"""Seconds after which such a folder, if it is still there, is taken to have been left behind."""
+ROOT = 0
 
 
 def why_not(dtype: torch.dtype, rows: int, columns: int) -> str | None:
@@ -68,13 +76,19 @@ def load(definitions: list[str]) -> ctypes.CDLL:
     command = [*compiler, *flags, *definitions]
     key = digest("\0".join((*command, machine, *(path.read_text("utf-8") for path in SOURCES))).encode())
     folder = cache_folder()
-    kept = find(folder, key) if folder is not None else None
-    if kept is not None:
-        return opened(kept)
-    with tempfile.TemporaryDirectory(prefix="quatcaps-") as passing:
+    content = find(folder, key) if folder is not None else None
+    if content is None:
+        content = compiled(command)
+        if folder is not None:
+            keep(folder, key, content)
+    return opened(content, folder)
+
+
+def compiled(command: list[str]) -> bytes:
+    with tempfile.TemporaryDirectory(prefix=PASSING) as passing:
         made = Path(passing) / "moments.so"
         output([*command, "-o", str(made), *(str(path) for path in SOURCES if path.suffix == ".c")])
-        return opened((keep(folder, key, made) if folder is not None else None) or made)
+        return made.read_bytes()
 
 
 def find_compiler() -> list[str]:
@@ -109,54 +123,84 @@ def output(command: list[str]) -> str:
     return done.stdout
 
 
-def opened(path: Path) -> ctypes.CDLL:
-    """The library in a file, which may go once this is done."""
-    try:
-        return ctypes.CDLL(str(path))
-    except OSError as error:
-        raise QuatcapsError(f"was compiled but cannot be loaded ({error})") from error
+def opened(content: bytes, folder: Path | None) -> ctypes.CDLL:
+    """The library with that content, by way of a file that is removed once it is loaded.
+
+    The file lies in a new folder inside the cache, where nobody else can write: a system's temporary folder may be
+    mounted so that nothing in it can be run. That is the place where there is no cache, or none with room for it.
+    """
+    for place in (folder, None) if folder is not None else (None,):
+        try:
+            with tempfile.TemporaryDirectory(prefix=PASSING, dir=place, ignore_cleanup_errors=True) as passing:
+                path = Path(passing) / "moments.so"
+                path.write_bytes(content)
+                return ctypes.CDLL(str(path))
+        except OSError as error:
+            problem = error
+    raise QuatcapsError(f"was compiled but cannot be loaded ({problem})")
 
 
 def cache_folder() -> Path | None:
-    """A folder in the user's cache where only the user can write, or None where there is no such place."""
-    try:
-        base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache").resolve()
-        folder = make_folder(base / "quatcaps") / "native"
-        folder.mkdir(mode=0o700, exist_ok=True)
-        return folder if private(folder) else None
-    except (QuatcapsError, OSError, RuntimeError):
+    """A folder in the user's cache where only the user can write, or None where there is no such place.
+
+    Files have no owner that could be asked for on Windows: there every process compiles for itself.
+    """
+    if not hasattr(os, "getuid"):
         return None
+    try:
+        folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache").resolve() / "quatcaps" / "native"
+        for missing in reversed([above for above in (folder, *folder.parents) if not above.exists()]):
+            missing.mkdir(mode=0o700 if missing == folder else 0o755, exist_ok=True)
+        problem = insecurity(folder)
+    except (OSError, RuntimeError):
+        return None
+    if problem is None:
+        remove_left_behind(folder)
+        return folder
+    warn_once(f"the native backend is compiled again by every process, since {problem}, or set XDG_CACHE_HOME")
+    return None
 
 
-def private(folder: Path) -> bool:
-    """Whether nobody else could have put a file there, or put another folder in its place."""
-    mode, owner = folder.stat().st_mode, folder.stat().st_uid
-    if owner != os.getuid() or mode & (stat.S_IWGRP | stat.S_IWOTH):
-        return False
-    above = (parent.stat().st_mode for parent in folder.parents)
-    return all(mode & stat.S_ISVTX or not mode & stat.S_IWOTH for mode in above)
+@functools.cache
+def warn_once(words: str) -> None:
+    warnings.warn(words, UserWarning, stacklevel=2)
+
+
+def insecurity(folder: Path) -> str | None:
+    """How somebody else could put a file there, or another folder in its place, and the remedy; or None."""
+    for path in (folder, *folder.parents):
+        found = path.stat()
+        if found.st_uid != os.getuid() and (path == folder or found.st_uid != ROOT):
+            return f"{path} belongs to user {found.st_uid}: chown it"
+        kept_apart = path != folder and found.st_mode & stat.S_ISVTX  # only the owner of a folder in it can move that
+        if found.st_mode & (stat.S_IWGRP | stat.S_IWOTH) and not kept_apart:
+            return f"others can write to {path}: chmod go-w {shlex.quote(str(path))}"
+    return None
+
+
+def remove_left_behind(folder: Path) -> None:
+    """Removes the empty folders of processes that could not: NFS keeps a removed file while it is in use."""
+    for path in folder.glob(f"{PASSING}*"):
+        with contextlib.suppress(OSError):
+            if path.stat().st_mtime < time.time() - LEFT_BEHIND:
+                path.rmdir()
 
 
 def digest(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()[:32]
 
 
-def find(folder: Path, key: str) -> Path | None:
+def find(folder: Path, key: str) -> bytes | None:
     """The undamaged library of that key."""
     for path in sorted(folder.glob(f"{key}-*.so")):
         with contextlib.suppress(OSError):
-            if path.stem == f"{key}-{digest(path.read_bytes())}":
-                return path
+            content = path.read_bytes()
+            if path.stem == f"{key}-{digest(content)}":
+                return content
     return None
 
 
-def keep(folder: Path, key: str, made: Path) -> Path | None:
-    """Puts a library into the cache, or returns None where that cannot be done."""
-    content = made.read_bytes()
-    path = folder / f"{key}-{digest(content)}.so"
-    try:
-        with new_file(path) as temporary:
-            temporary.write_bytes(content)
-    except QuatcapsError:
-        return None
-    return path
+def keep(folder: Path, key: str, content: bytes) -> None:
+    """Puts a library into the cache, where that can be done."""
+    with contextlib.suppress(QuatcapsError), new_file(folder / f"{key}-{digest(content)}.so") as temporary:
+        temporary.write_bytes(content)

@@ -66,25 +66,53 @@ APART void add_votes(vector *sum, const vector *d, const vector *weight, const v
     if (!r) FEW(q, P) sum[2 * D * P + q] += mass[q];
 }
 
+APART void fetch_gaussians(vector *parents, const Task *t, const Block *b)
+{
+    fetch_parents(parents, F, t->centre, D, -1, t, b);
+    fetch_parents(parents + D * P, F, t->precision, D, LOG2_E / 2, t, b);
+    fetch_logits(parents + 2 * D * P, F, t, b);
+}
+
+/* Where all positions compete, the totals of a part of the child types come first. */
+static void totals(const Task *t, const Block *b, vector *scratch, const Piece *piece)
+{
+    const integer J = t->parents, W = b->wide, count = places_of(t) * (piece->end - piece->first);
+    vector *parents = scratch, *weight = parents + J * W * F * P, *d = weight + J * P;
+    vector u[D * P], a[P], top[P], total[P];
+    Child child[MOST_CHILDREN];
+
+    fetch_gaussians(parents, t, b);
+    for (integer number = 0, some; number < count; number += some) {
+        some = next_children(child, MOST_CHILDREN, number, piece->first, piece->end, t, b);
+        if (t->coordinates) move_parents(parents, F, t->centre, child->place, t, b);
+        EACH(w, W) EACH(k, some) {
+            fetch_child(u, a, child + k, t, b, w);
+            logits(d, weight, top, parents + w * J * F * P, child[k].maps, u, J);
+            exponentials(weight, total, top, J);
+            add_to_totals(top, total, child + k, t, b, w);
+        }
+    }
+}
+
 static void moments(const Task *t, const Block *b, vector *scratch)
 {
     const integer J = t->parents, W = b->wide, count = places_of(t) * t->children;
     vector *parents = scratch, *sums = parents + J * W * F * P, *weight = sums + J * W * F * P;
-    vector *d = weight + MOST_CHILDREN * J * P, u[D * P], a[MOST_CHILDREN * P], top[P], total[P];
+    vector *d = weight + MOST_CHILDREN * J * P, u[D * P], a[MOST_CHILDREN * P], top[P], total[P], everywhere[P];
     Child child[MOST_CHILDREN];
 
-    fetch_parents(parents, F, t->centre, D, -1, t, b);
-    fetch_parents(parents + D * P, F, t->precision, D, LOG2_E / 2, t, b);
-    fetch_parents(parents + 2 * D * P, F, t->logit, 1, 1, t, b);
-    relative_logits(parents + 2 * D * P, F, J, W);
+    fetch_gaussians(parents, t, b);
     memset(sums, 0, J * W * F * P * sizeof(vector));
     for (integer number = 0, some; number < count; number += some) {
         some = next_children(child, MOST_CHILDREN, number, 0, t->children, t, b);
+        if (t->coordinates) move_parents(parents, F, t->centre, child->place, t, b);
         EACH(w, W) {
             EACH(k, some) {
                 fetch_child(u, a + k * P, child + k, t, b, w);
                 logits(d + k * J * D * P, weight + k * J * P, top, parents + w * J * F * P, child[k].maps, u, J);
+                if (t->top) fetch_totals(top, everywhere, child + k, t, b, w);
                 exponentials(weight + k * J * P, total, top, J);
+                if (t->top) FEW(q, P) total[q] = everywhere[q];
                 FEW(q, P) a[k * P + q] /= total[q];
                 if (t->kept) FEW(q, P) {
                     unaligned *kept = (unaligned *)(kept_at(t, b, w) + child[k].kept) + q;
@@ -135,7 +163,7 @@ static void uniform(const Task *t, const Block *b, vector *scratch)
 {
     const integer J = t->parents, W = b->wide, count = places_of(t) * t->children;
     const REAL tiny = IS_DOUBLE ? 2.2250738585072014e-308 : 1.17549435e-38f;
-    vector *sums = scratch, u[MOST_CHILDREN * D * P], a[MOST_CHILDREN * P];
+    vector *sums = scratch, u[MOST_CHILDREN * D * P], a[MOST_CHILDREN * P], placed[MOST_WIDE * 2 * P] = {0};
     Child child[MOST_CHILDREN];
 
     memset(sums, 0, J * W * U * P * sizeof(vector));
@@ -146,6 +174,8 @@ static void uniform(const Task *t, const Block *b, vector *scratch)
                 fetch_child(u + k * D * P, a + k * P, child + k, t, b, w);
                 EACH(h, D) FEW(q, P) u[(k * D + h) * P + q] *= a[k * P + q];
                 FEW(q, P) sums[(w * J * U + 3 * D) * P + q] += a[k * P + q];
+                if (t->coordinates) EACH(r, 2) FEW(q, P)
+                    placed[(w * 2 + r) * P + q] += a[k * P + q] * middle_of(child[k].place, r, t);
             }
             EACH(j, J) EACH(r, R) add_to_mean(sums + (w * J + j) * U * P, child, u, some, j, r);
         }
@@ -153,16 +183,18 @@ static void uniform(const Task *t, const Block *b, vector *scratch)
     EACH(w, W) EACH(j, J) FEW(q, P) {
         vector *sum = sums + (w * J + j) * U * P + q;
         sum[3 * D * P] = sums[(w * J * U + 3 * D) * P + q];
+        if (t->coordinates) EACH(r, 2) sum[(r * C + C - 1) * P] += placed[(w * 2 + r) * P + q];
         EACH(h, D) sum[h * P] /= -larger(sum[3 * D * P], all(tiny));
     }
+    put_parents(t->mean, sums, U, D, -1, t, b);
     for (integer number = 0, some; number < count; number += some) {
         some = next_children(child, MOST_CHILDREN, number, 0, t->children, t, b);
+        if (t->coordinates) move_parents(sums, U, t->mean, child->place, t, b);
         EACH(w, W) {
             EACH(k, some) fetch_child(u + k * D * P, a + k * P, child + k, t, b, w);
             EACH(j, J) EACH(r, R) add_about_mean(sums + (w * J + j) * U * P, child, u, a, some, j, r);
         }
     }
-    put_parents(t->mean, sums, U, D, -1, t, b);
     put_parents(t->first, sums + D * P, U, D, (REAL)1 / J, t, b);
     put_parents(t->second, sums + 2 * D * P, U, D, (REAL)1 / J, t, b);
     put_parents(t->mass, sums + 3 * D * P, U, 1, (REAL)1 / J, t, b);

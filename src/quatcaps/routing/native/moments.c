@@ -1,7 +1,7 @@
 /* Moments of votes that are never held, and their gradients, on a CPU's vector units.
  *
- * The symbols are those of `soft_moments`. A child i of a window has pose u and activation a; a parent j has centre m,
- * precision p and logit c; h counts pose dimensions; v = A u is a vote:
+ * A child i of a window has pose u and activation a; a parent j has centre m, precision p and logit c; h counts pose
+ * dimensions; v = A u is a vote, or v = A u + s with coordinates, where s is the child's place in the window:
  *
  *     d = v - m        l = c - 1/2 sum_h p d^2        r = softmax_j(l)        rho = a r
  *     S0 = sum_i rho   S1 = sum_i rho d               S2 = sum_i rho d^2
@@ -14,6 +14,10 @@
  *     dd = rho (g1 + 2 g2 d) - dl p d                 of the deviation: dm = -sum_i dd, du = A^T dd, dA = dd u^T
  *
  * Under uniform assignments r = 1/J, so rho = a/J and there is no dl.
+ *
+ * Where all positions that see a child compete for it, j counts the parents at all of them in the softmax and in da.
+ * Both sums need a pass of their own, which works a part of the child types at a time: before the moments `totals`, and
+ * before the gradients `activations_backward`.
  *
  * The lanes of a vector are parent positions of one image, and vectors go in pairs, which share the loads of a map. A
  * block is `wide` pairs; what belongs to its parents lies in a scratch that the nearest caches hold, as a record of
@@ -33,7 +37,7 @@
 enum { SCRATCH = 128 * 1024 }; /* bytes that the caches of a core hold */
 
 typedef void Forward(const Task *, const Block *, vector *);
-typedef void Backward(const Task *, const Block *, vector *, const Piece *);
+typedef void ByChildren(const Task *, const Block *, vector *, const Piece *);
 typedef struct {
     integer wide, blocks;
     vector *memory;
@@ -61,9 +65,17 @@ static int forward(Task *t, Forward *walk, integer size, integer besides)
     return 0;
 }
 
+static void over_image(const Task *t, integer image, ByChildren *walk, const Scratch *scratch, const Piece *piece)
+{
+    EACH(number, scratch->blocks) {
+        Block b = block_of(t, image, number, scratch->wide);
+        walk(t, &b, scratch->memory, piece);
+    }
+}
+
 /* A piece is a group of images and a part of the child types: no two write to the same place, and no sum depends on
- * who takes which. */
-static int backward(Task *t, Backward *walk, integer size, integer besides)
+ * who takes which. `before`, where it is given, goes over an image before `walk` does. */
+static int by_children(Task *t, ByChildren *before, ByChildren *walk, integer size, integer besides)
 {
     Scratch scratch = scratch_of(t, size, besides);
     if (!scratch.memory) return 1;
@@ -71,21 +83,22 @@ static int backward(Task *t, Backward *walk, integer size, integer besides)
         integer group = n / t->parts, part = n % t->parts, last = t->images * (group + 1) / t->groups;
         integer maps = (t->shared ? 1 : places_of(t)) * t->children * t->parents * CC;
         Piece piece = {part, t->children * part / t->parts, t->children * (part + 1) / t->parts,
-                       t->grad_maps + group * maps};
-        for (integer image = t->images * group / t->groups; image < last; image++)
-            EACH(number, scratch.blocks) {
-                Block b = block_of(t, image, number, scratch.wide);
-                walk(t, &b, scratch.memory, &piece);
-            }
+                       t->grad_maps ? t->grad_maps + group * maps : NULL};
+        for (integer image = t->images * group / t->groups; image < last; image++) {
+            if (before) over_image(t, image, before, &scratch, &piece);
+            over_image(t, image, walk, &scratch, &piece);
+        }
     }
     free(scratch.memory);
     return 0;
 }
 
+int quatcaps_totals(Task *t) { return by_children(t, NULL, totals, F, D + 1); }
 int quatcaps_moments(Task *t) { return forward(t, moments, 2 * F, MOST_CHILDREN * (D + 1)); }
 int quatcaps_uniform(Task *t) { return forward(t, uniform, U, 0); }
 int quatcaps_moments_backward(Task *t)
 {
-    return backward(t, moments_backward, B + G + SOME_CHILDREN * D, 2 * SOME_CHILDREN);
+    ByChildren *before = t->top ? activations_backward : NULL;
+    return by_children(t, before, moments_backward, B + G + SOME_CHILDREN * D, 2 * SOME_CHILDREN);
 }
-int quatcaps_uniform_backward(Task *t) { return backward(t, uniform_backward, U + SOME_CHILDREN * D, 0); }
+int quatcaps_uniform_backward(Task *t) { return by_children(t, NULL, uniform_backward, U + SOME_CHILDREN * D, 0); }

@@ -8,172 +8,153 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
+from quatcaps.operators import operator
 from quatcaps.routing.moments import LEAST_MASS, Moments, Parents
 from quatcaps.routing.triton.layout import empty_parents, parents_first, positions_first
+from quatcaps.routing.triton.plan import power_of_two
 
 if TYPE_CHECKING:
     from quatcaps.routing.em import EM, Estimate
 
-SETTINGS = "float inverse_temperature, float variance_floor, int kind, float contrast"
+SETTINGS = (
+    "float inverse_temperature, float variance_floor, float contrast, float mass_factor, int kind, bool damped, "
+    "bool isotropic"
+)
+MOMENTS = "Tensor centre, Tensor mass, Tensor first, Tensor second, Tensor beta_u, Tensor beta_a"
+GRADS = "Tensor? grad_mean, Tensor? grad_precision, Tensor? grad_logit, Tensor? grad_activation"
+NAMES = ("MEAN", "PRECISION", "LOGIT", "ACTIVATION")
 
 
 def m_step(
-    moments: Moments, beta_u: Tensor, beta_a: Tensor, settings: EM, inverse_temperature: float, mass_factor: float = 1.0
+    moments: Moments,
+    beta_u: Tensor,
+    beta_a: Tensor,
+    settings: EM,
+    inverse_temperature: float,
+    mass_factor: float = 1.0,
 ) -> Estimate:
     """From moments to parents."""
     from quatcaps.routing.em import ACTIVATIONS, Estimate
 
-    kind = ACTIVATIONS.index(settings.activation)
     mean, precision, logit, activation = em_step(
-        *moments, beta_u, beta_a, inverse_temperature, settings.variance_floor, kind, settings.contrast
+        *moments,
+        beta_u,
+        beta_a,
+        inverse_temperature,
+        settings.variance_floor,
+        settings.contrast,
+        mass_factor,
+        ACTIVATIONS.index(settings.activation),
+        settings.one_child == "damped",
+        settings.variance == "isotropic",
     )
     return Estimate(Parents(mean, precision, logit), activation)
 
 
-def forward(
-    centre: Tensor,
-    mass: Tensor,
-    first: Tensor,
-    second: Tensor,
-    beta_u: Tensor,
-    beta_a: Tensor,
+def flags(
     inverse_temperature: float,
     variance_floor: float,
-    kind: int,
     contrast: float,
-) -> tuple[Tensor, ...]:
-    from quatcaps.routing.em import LEAST_VARIANCE
+    mass_factor: float,
+    kind: int,
+    damped: bool,
+    isotropic: bool,
+) -> tuple[tuple[float, ...], dict[str, Any]]:
+    """The settings as the kernels take them: numbers, and what they are compiled for."""
+    from quatcaps.routing.em import DAMPING, LEAST_VARIANCE
+
+    numbers = (inverse_temperature, variance_floor, LEAST_MASS, contrast, LEAST_VARIANCE, mass_factor, DAMPING)
+    return numbers, {"ACTIVATION": kind, "DAMPED": damped, "ISOTROPIC": isotropic}
+
+
+def compute(*arguments: Any) -> tuple[Tensor, ...]:
     from quatcaps.routing.triton.kernels import em
 
-    m, s0, s1, s2 = (positions_first(values) for values in (centre, mass, first, second))
-    mean, precision, logit, activation = (torch.empty_like(values) for values in (m, m, s0, s0))
+    m, s0, s1, s2 = (positions_first(values) for values in arguments[:4])
+    numbers, compiled = flags(*arguments[6:])
+    found = [torch.empty_like(values) for values in (m, m, s0, s0)]
     positions, tiling = cut(s0, m)
     em.m_step[(math.ceil(positions / tiling["TILE"]),)](
-        m,
-        s0,
-        s1,
-        s2,
-        beta_u.contiguous(),
-        beta_a.contiguous(),
-        mean,
-        precision,
-        logit,
-        activation,
-        positions,
-        inverse_temperature,
-        variance_floor,
-        LEAST_MASS,
-        contrast,
-        LEAST_VARIANCE,
-        ACTIVATION=kind,
-        **tiling,
+        m, s0, s1, s2, *(beta.contiguous() for beta in arguments[4:6]), *found, positions, numbers, **compiled, **tiling
     )
-    return tuple(parents_first(values) for values in (mean, precision, logit, activation))
+    return tuple(parents_first(values) for values in found)
 
 
-def backward(
-    grad_mean: Tensor | None,
-    grad_precision: Tensor | None,
-    grad_logit: Tensor | None,
-    grad_activation: Tensor | None,
-    mass: Tensor,
-    first: Tensor,
-    second: Tensor,
-    beta_u: Tensor,
-    beta_a: Tensor,
-    inverse_temperature: float,
-    variance_floor: float,
-    kind: int,
-    contrast: float,
-) -> tuple[Tensor, ...]:
-    from quatcaps.routing.em import LEAST_VARIANCE
+def compute_backward(*arguments: Any) -> tuple[Tensor, ...]:
+    """Gradients of the centre, where damped (else it is that of the mean), mass, first, second, and of both betas."""
     from quatcaps.routing.triton.kernels import em
 
-    s0, s1, s2 = (positions_first(values) for values in (mass, first, second))
-    grads = [
-        like if grad is None else positions_first(grad)
-        for grad, like in ((grad_mean, s1), (grad_precision, s1), (grad_logit, s0), (grad_activation, s0))
-    ]
-    grad_mass, grad_first, grad_second = torch.empty_like(s0), torch.empty_like(s1), torch.empty_like(s2)
+    given, moments = arguments[:4], arguments[4:8]
+    m, s0, s1, s2 = (positions_first(values) for values in moments)
+    numbers, compiled = flags(*arguments[10:])
+    likes = zip(given, (s1, s1, s0, s0), strict=True)
+    grads = [like if grad is None else positions_first(grad) for grad, like in likes]
+    grad_centre = torch.empty_like(m) if compiled["DAMPED"] else m.new_empty(0)
+    found = [torch.empty_like(values) for values in (s0, s1, s2)]
     positions, tiling = cut(s0, s1)
     programs = math.ceil(positions / tiling["TILE"])
     grad_betas = s0.new_empty(programs, 2, s0.shape[-1])
     em.m_step_backward[(programs,)](
         *grads,
-        s0,
-        s1,
-        s2,
-        beta_u.contiguous(),
-        beta_a.contiguous(),
-        grad_mass,
-        grad_first,
-        grad_second,
+        *(m, s0, s1, s2),
+        *(beta.contiguous() for beta in arguments[8:10]),
+        grad_centre,
+        *found,
         grad_betas,
         positions,
-        inverse_temperature,
-        variance_floor,
-        LEAST_MASS,
-        contrast,
-        LEAST_VARIANCE,
-        ACTIVATION=kind,
-        HAS_MEAN=grad_mean is not None,
-        HAS_PRECISION=grad_precision is not None,
-        HAS_LOGIT=grad_logit is not None,
-        HAS_ACTIVATION=grad_activation is not None,
+        numbers,
+        **compiled,
+        **{f"HAS_{name}": grad is not None for name, grad in zip(NAMES, given, strict=True)},
         **tiling,
     )
-    return *(parents_first(values) for values in (grad_mass, grad_first, grad_second)), grad_betas.sum(0)
+    by_centre = parents_first(grad_centre) if compiled["DAMPED"] else grad_centre
+    return by_centre, *(parents_first(values) for values in found), grad_betas.sum(0)
 
 
 def cut(by_parent: Tensor, by_dim: Tensor) -> tuple[int, dict[str, int]]:
     """How many positions there are, and the tiles they are cut into."""
     parents, dims = by_parent.shape[-1], by_dim.shape[-2]
-    tile_parents = max(4, 1 << (parents - 1).bit_length())
+    tile_parents = max(4, power_of_two(parents))
     warps = 4 if tile_parents <= 128 else 8
     tile = max(1, 32 * warps * (2 if dims <= 4 else 1) // tile_parents)
     sizes = {"PARENTS": parents, "DIMS": dims, "TILE": tile, "TILE_PARENTS": tile_parents, "num_warps": warps}
     return by_parent.numel() // parents, sizes
 
 
-em_step = torch.library.custom_op(
-    "quatcaps::em_step",
-    forward,
-    mutates_args=(),
-    schema="(Tensor centre, Tensor mass, Tensor first, Tensor second, Tensor beta_u, Tensor beta_a, "
-    f"{SETTINGS}) -> (Tensor, Tensor, Tensor, Tensor)",
-)
-em_step_backward = torch.library.custom_op(
-    "quatcaps::em_step_backward",
-    backward,
-    mutates_args=(),
-    schema="(Tensor? grad_mean, Tensor? grad_precision, Tensor? grad_logit, Tensor? grad_activation, Tensor mass, "
-    f"Tensor first, Tensor second, Tensor beta_u, Tensor beta_a, {SETTINGS}) "
-    "-> (Tensor, Tensor, Tensor, Tensor)",
-)
-
-
-@em_step.register_fake
-def _(centre: Tensor, *rest: Any) -> tuple[Tensor, ...]:
+def empty(centre: Tensor, *rest: Any) -> tuple[Tensor, ...]:
     return (*(empty_parents(centre) for _ in range(2)), *(empty_parents(centre, 1) for _ in range(2)))
 
 
-@em_step_backward.register_fake
-def _(mean: Any, precision: Any, logit: Any, activation: Any, mass: Tensor, first: Tensor, *rest: Any) -> Any:
-    betas = rest[1].new_empty(2, *rest[1].shape)
-    return empty_parents(first, 1), empty_parents(first), empty_parents(first), betas
+def empty_backward(*arguments: Any) -> tuple[Tensor, ...]:
+    centre, beta, damped = arguments[4], arguments[8], arguments[-2]
+    by_centre = empty_parents(centre) if damped else centre.new_empty(0)
+    moments = empty_parents(centre, 1), empty_parents(centre), empty_parents(centre)
+    return by_centre, *moments, beta.new_empty(2, *beta.shape)
 
 
-def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
-    _, *moments_and_betas, ctx.inverse_temperature, ctx.variance_floor, ctx.kind, ctx.contrast = inputs
-    ctx.save_for_backward(*moments_and_betas)
+def save(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
+    ctx.save_for_backward(*inputs[:6])
+    ctx.settings = inputs[6:]
     ctx.set_materialize_grads(False)
 
 
 def differentiate(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, ...]:
-    settings = (ctx.inverse_temperature, ctx.variance_floor, ctx.kind, ctx.contrast)
-    # The mean is the centre plus S1/S0: what reaches it reaches the centre.
-    *moments, betas = em_step_backward(*grads, *ctx.saved_tensors, *settings)
-    return grads[0], *moments, betas[0], betas[1], None, None, None, None
+    centre, *moments, betas = em_step_backward(*grads, *ctx.saved_tensors, *ctx.settings)
+    damped = ctx.settings[-2]
+    return centre if damped else grads[0], *moments, betas[0], betas[1], *(None for _ in ctx.settings)
 
 
-em_step.register_autograd(differentiate, setup_context=setup_context)
+em_step_backward = operator(
+    "em_step_backward",
+    f"({GRADS}, {MOMENTS}, {SETTINGS}) -> (Tensor, Tensor, Tensor, Tensor, Tensor)",
+    compute_backward,
+    empty_backward,
+)
+em_step = operator(
+    "em_step",
+    f"({MOMENTS}, {SETTINGS}) -> (Tensor, Tensor, Tensor, Tensor)",
+    compute,
+    empty,
+    save=save,
+    differentiate=differentiate,
+)

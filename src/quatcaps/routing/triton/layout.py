@@ -1,8 +1,7 @@
-"""How parents and maps lie in memory for the operators, and how a window travels to them."""
+"""How children, maps and parents lie in memory for the kernels."""
 
 from __future__ import annotations
 
-import torch
 from torch import Tensor
 
 
@@ -28,20 +27,16 @@ def empty_parents(centre: Tensor, dims: int | None = None) -> Tensor:
     return parents_first(centre.new_empty(images, height, width, parents))
 
 
-def by_parent(maps: Tensor) -> Tensor:
-    """(offsets, I, J, C, C) → (offsets, I, C, C, J), contiguous: no copy for maps that lie so in memory."""
-    return maps.movedim(2, 4).contiguous()
+def laid_maps(maps: Tensor, wide: bool) -> Tensor:
+    """(offsets, I, J, C, C) as the kernels read it, contiguous. Of narrow poses (offsets, I, C, C, J). Of wide ones
+    (offsets, I, column of the pose, J, column of the vote): a thread that stands for a parent then reads a row at once.
+    No copy for maps that lie so in memory."""
+    return maps.permute(0, 1, 4, 2, 3).contiguous() if wide else maps.movedim(2, 4).contiguous()
 
 
-def by_row(maps: Tensor) -> Tensor:
-    """(offsets, I, J, C, C) → (offsets, I, column of the pose, J, column of the vote), contiguous: a thread that stands
-    for a parent then reads a row of numbers at once. No copy for maps that lie so in memory."""
-    return maps.permute(0, 1, 4, 2, 3).contiguous()
-
-
-def as_maps(rows: Tensor) -> Tensor:
-    """The inverse of `by_row`, as a view."""
-    return rows.permute(0, 1, 3, 4, 2)
+def as_maps(laid: Tensor, wide: bool) -> Tensor:
+    """The inverse of `laid_maps`, as a view."""
+    return laid.permute(0, 1, 3, 4, 2) if wide else laid.movedim(4, 2)
 
 
 def children_last(values: Tensor) -> Tensor:
@@ -56,15 +51,11 @@ def children_first(values: Tensor) -> Tensor:
     return values.movedim((1, 2), (-2, -1))
 
 
-def empty_children(
-    poses: Tensor, activations: Tensor, maps: Tensor, *, wide: bool = False
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Empty gradients of children, in the layout of the operators' results."""
-    offsets, children, parents, columns, _ = maps.shape
-    if wide:
-        grad_maps = as_maps(maps.new_empty(offsets, children, columns, parents, columns))
-        last = (children_last(values) for values in (poses, activations))
-        grad_poses, grad_activations = (children_first(torch.empty_like(values)) for values in last)
-        return grad_poses, grad_activations, grad_maps
-    grad_maps = maps.new_empty(offsets, children, columns, columns, parents).movedim(4, 2)
-    return poses.new_empty(poses.shape), activations.new_empty(activations.shape), grad_maps
+def laid_children(values: Tensor, wide: bool) -> Tensor:
+    """Poses or activations as the kernels read them: wide ones with channels last."""
+    return children_last(values) if wide else values.contiguous()
+
+
+def as_children(laid: Tensor, wide: bool) -> Tensor:
+    """The inverse of `laid_children`, as a view."""
+    return children_first(laid) if wide else laid

@@ -1,15 +1,17 @@
-"""The fused kernels as operators that PyTorch knows: they can be traced, compiled, captured and differentiated.
+"""The passes as operators:
 
-Four operators, each with a fake kernel (shapes without numbers):
-
-    uniform_moments     children → moments under uniform assignments, and three empty slots
+    gate                children → slots that hold nothing
+    uniform_moments     children, slots → moments under uniform assignments
     moments             children, parents, slots → moments under these parents, and what the backward keeps
-    parents_backward    gradients of the moments → those of the parents, and what the next needs
-    children_backward   → gradients of the children: poses, activations, maps
+    parents_backward    gradients of the moments → those of the parents, and what is left for the children
+    children_backward   what several moments have left → gradients of poses, activations and maps
 
-The slots have the shapes of what `parents_backward` leaves for `children_backward`. Moments that were given the slots
-of uniform moments do not run `children_backward`: they return what is left as the slots' gradient, and the uniform
-moments, whose backward comes later, run it once for both. `window` travels as height, width, stride, shared.
+A slot has the shape of something that a backward leaves for the children. Moments that were given slots return what
+they leave as the slots' gradients; the gate, whose backward comes last, then runs `children_backward` once for all of
+them. No slot is given out twice, as autograd would add up what is left. Moments without slots are given the children
+themselves, and run `children_backward` on their own: as right, and slower.
+
+`layer` travels as the numbers of `shapes.pack`.
 """
 
 from __future__ import annotations
@@ -19,154 +21,198 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from quatcaps.operators import operator
 from quatcaps.routing.shapes import unpack
 from quatcaps.routing.triton import launch
-from quatcaps.routing.triton.layout import empty_children, empty_parents, parents_first
+from quatcaps.routing.triton.launch import Children, Left
+from quatcaps.routing.triton.layout import as_children, as_maps, empty_parents, laid_children, laid_maps, parents_first
 from quatcaps.routing.triton.plan import Layer
 
 CHILDREN = "Tensor poses, Tensor activations, Tensor maps"
 PARENTS = "Tensor centre, Tensor precision, Tensor logit"
 GRADS = "Tensor grad_mass, Tensor grad_first, Tensor grad_second"
-LEFT = "Tensor? rows, Tensor? log_total, Tensor? grad_activation"
-UNIFORM = "Tensor? centre, Tensor? grad_mass, Tensor? grad_first, Tensor? grad_second"
+
+
+def layer_of(poses: Tensor, maps: Tensor, numbers: list[int]) -> Layer:
+    return Layer.of(poses, maps, *unpack(numbers))
 
 
 def results(count: int) -> str:
     return "(" + ", ".join(["Tensor"] * count) + ")"
 
 
-def _uniform_moments(poses: Tensor, activations: Tensor, maps: Tensor, window: list[int]) -> tuple[Tensor, ...]:
-    return *launch.uniform(poses, activations, maps, unpack(window)[0]), *empty_slots(poses, maps, window)
+def empty_like_moments(poses: Tensor, layer: Layer) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Centre, mass, first, second."""
+    centre, first, second = (parents_first(poses.new_empty(layer.parent_shape(layer.dims))) for _ in range(3))
+    return centre, parents_first(poses.new_empty(layer.parent_shape())), first, second
 
 
-def _uniform_moments_fake(poses: Tensor, activations: Tensor, maps: Tensor, window: list[int]) -> tuple[Tensor, ...]:
-    shapes = Layer.of(poses, maps, unpack(window)[0])
-    centre = parents_first(poses.new_empty(shapes.parent_shape(shapes.dims)))
-    sums = empty_parents(centre, 1), empty_parents(centre), empty_parents(centre)
-    return centre, *sums, *empty_slots(poses, maps, window)
+# ---- gradients of children ----
 
 
-def empty_slots(poses: Tensor, maps: Tensor, window: list[int]) -> tuple[Tensor, ...]:
-    """Tensors of the right shapes that take no room."""
-    shapes = Layer.of(poses, maps, unpack(window)[0])
-    return tuple(poses.new_zeros(()).expand(shape) for shape in (shapes.known, shapes.pairs, shapes.pairs))
+def compute_children_backward(
+    poses: Tensor, activations: Tensor, maps: Tensor, left: list[Tensor], even: list[Tensor], numbers: list[int]
+) -> tuple[Tensor, ...]:
+    layer = layer_of(poses, maps, numbers)
+    iterations = [Left(*left[k : k + 3]) for k in range(0, len(left), 3)]
+    return launch.children_backward(Children(poses, activations, maps), iterations, tuple(even) or None, layer)
 
 
-uniform_moments = torch.library.custom_op(
-    "quatcaps::fused_uniform_moments",
-    _uniform_moments,
-    mutates_args=(),
-    schema=f"({CHILDREN}, int[] window) -> {results(7)}",
+def empty_children(poses: Tensor, activations: Tensor, maps: Tensor, *rest: Any) -> tuple[Tensor, ...]:
+    wide = layer_of(poses, maps, rest[-1]).wide
+    last = (torch.empty_like(laid_children(values, wide)) for values in (poses, activations))
+    return *(as_children(grad, wide) for grad in last), as_maps(torch.empty_like(laid_maps(maps, wide)), wide)
+
+
+children_backward = operator(
+    "triton_children_backward",
+    f"({CHILDREN}, Tensor[] left, Tensor[] even, int[] layer) -> {results(3)}",
+    compute_children_backward,
+    empty_children,
 )
-uniform_moments.register_fake(_uniform_moments_fake)
 
 
-def _moments(*arguments: Any) -> tuple[Tensor, ...]:
-    *_, keep, window = arguments
-    poses, activations, maps, centre, precision, logit = arguments[:6]
-    return launch.weighted(poses, activations, maps, centre, precision, logit, keep, unpack(window)[0])
+# ---- the gate ----
 
 
-def _moments_fake(poses: Tensor, activations: Tensor, maps: Tensor, centre: Tensor, *rest: Any) -> tuple[Tensor, ...]:
-    *_, keep, window = rest
-    kept = Layer.of(poses, maps, unpack(window)[0]).pairs if keep else (0,)
-    return empty_parents(centre, 1), empty_parents(centre), empty_parents(centre), poses.new_empty(kept)
+def empty_slots(poses: Tensor, activations: Tensor, maps: Tensor, iterations: int, numbers: list[int]) -> list[Tensor]:
+    """Of uniform moments: centre, grad_mass, grad_first, grad_second; of each weighted iteration those of `Left`. They
+    take no room, and what is in them is never read."""
+    layer = layer_of(poses, maps, numbers)
+    one, pose = ((layer.images, layer.parents, *dims, *layer.grid) for dims in ((), (layer.dims,)))
+    shapes = [pose, one, pose, pose, *(layer.known, layer.pairs, layer.pairs) * iterations]
+    return [poses.new_empty(()).expand(shape) for shape in shapes]
 
 
-moments = torch.library.custom_op(
-    "quatcaps::fused_moments",
-    _moments,
-    mutates_args=(),
-    schema=f"({CHILDREN}, {PARENTS}, {LEFT}, bool keep, int[] window) -> {results(4)}",
+def keep_children(ctx: Any, inputs: tuple[Any, ...], output: list[Tensor]) -> None:
+    *children, _, ctx.layer = inputs
+    ctx.save_for_backward(*children)
+    ctx.set_materialize_grads(False)
+
+
+def differentiate_gate(ctx: Any, grads: list[Tensor | None]) -> tuple[Tensor | None, ...]:
+    children = ctx.saved_tensors
+    even, left = grads[:4], [grad for grad in grads[4:] if grad is not None]
+    if all(grad is None for grad in grads):
+        return None, None, None, None, None
+    uniform = [] if even[0] is None else filled(even[0], even[1:])
+    return *children_backward(*children, left, uniform, ctx.layer), None, None
+
+
+def filled(centre: Tensor, grads: list[Tensor | None]) -> list[Tensor]:
+    """The centre and the gradients of mass, first and second, zeros where nothing depends on one."""
+    like = (empty_parents(centre, 1), empty_parents(centre), empty_parents(centre))
+    pairs = zip(grads, like, strict=True)
+    return [centre, *(torch.zeros_like(empty) if grad is None else grad for grad, empty in pairs)]
+
+
+gate = operator(
+    "triton_gate",
+    f"({CHILDREN}, int iterations, int[] layer) -> Tensor[]",
+    empty_slots,
+    empty_slots,
+    save=keep_children,
+    differentiate=differentiate_gate,
 )
-moments.register_fake(_moments_fake)
 
 
-def _parents_backward(*arguments: Any) -> tuple[Tensor, ...]:
-    poses, activations, maps, centre, precision, logit, mass, first, log_total, window = arguments[3:]
-    parents = (centre, precision, logit)
-    return launch.parents_backward(
-        arguments[:3], poses, activations, maps, parents, mass, first, log_total, unpack(window)[0]
-    )
+# ---- uniform moments ----
 
 
-def _parents_backward_fake(*arguments: Any) -> tuple[Tensor, ...]:
-    poses, _, maps, centre = arguments[3:7]
-    shapes = Layer.of(poses, maps, unpack(arguments[-1])[0])
-    parents = empty_parents(centre), empty_parents(centre), empty_parents(centre, 1)
-    return *parents, poses.new_empty(shapes.known), poses.new_empty(shapes.pairs)
+def compute_uniform(poses: Tensor, activations: Tensor, maps: Tensor, slots: Any, numbers: list[int]) -> Any:
+    return launch.uniform(Children(poses, activations, maps), layer_of(poses, maps, numbers))
 
 
-parents_backward = torch.library.custom_op(
-    "quatcaps::fused_parents_backward",
-    _parents_backward,
-    mutates_args=(),
-    schema=f"({GRADS}, {CHILDREN}, {PARENTS}, Tensor mass, Tensor first, Tensor log_total, int[] window) "
-    f"-> {results(5)}",
-)
-parents_backward.register_fake(_parents_backward_fake)
+def empty_uniform(poses: Tensor, activations: Tensor, maps: Tensor, slots: Any, numbers: list[int]) -> Any:
+    return empty_like_moments(poses, layer_of(poses, maps, numbers))
 
 
-def _children_backward(*arguments: Any) -> tuple[Tensor, ...]:
-    poses, activations, maps, rows, log_total, grad_activation, *uniform, window = arguments
-    left = None if rows is None else (rows, log_total, grad_activation)
-    return launch.children_backward(
-        poses, activations, maps, left, None if uniform[0] is None else tuple(uniform), unpack(window)[0]
-    )
-
-
-def _children_backward_fake(poses: Tensor, activations: Tensor, maps: Tensor, *rest: Any) -> tuple[Tensor, ...]:
-    return empty_children(poses, activations, maps, wide=Layer.of(poses, maps, unpack(rest[-1])[0]).wide)
-
-
-children_backward = torch.library.custom_op(
-    "quatcaps::fused_children_backward",
-    _children_backward,
-    mutates_args=(),
-    schema=f"({CHILDREN}, {LEFT}, {UNIFORM}, int[] window) -> {results(3)}",
-)
-children_backward.register_fake(_children_backward_fake)
-
-
-def _keep_uniform(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
-    *children, ctx.window = inputs
+def keep_uniform(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
+    *children, slots, ctx.layer = inputs
+    ctx.hands_over = bool(slots)
     ctx.save_for_backward(*children, output[0])
     ctx.mark_non_differentiable(output[0])
     ctx.set_materialize_grads(False)
 
 
-def _differentiate_uniform(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, ...]:
+def differentiate_uniform(ctx: Any, *grads: Tensor | None) -> tuple[Any, ...]:
     *children, centre = ctx.saved_tensors
-    _, g0, g1, g2, *left = grads
-    if g0 is None and g1 is None and g2 is None:
-        uniform: tuple[Tensor | None, ...] = (None, None, None, None)
-    else:
-        like = (empty_parents(centre, 1), empty_parents(centre), empty_parents(centre))
-        filled = (
-            torch.zeros_like(empty) if grad is None else grad for grad, empty in zip((g0, g1, g2), like, strict=True)
-        )
-        uniform = (centre, *filled)
-    return *children_backward(*children, *left, *uniform, ctx.window), None
+    if all(grad is None for grad in grads[1:]):
+        return None, None, None, None, None
+    if ctx.hands_over:
+        return None, None, None, [centre, *grads[1:]], None
+    return *children_backward(*children, [], filled(centre, list(grads[1:])), ctx.layer), [], None
 
 
-def _keep(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
-    *children_and_parents, rows, _, _, _, ctx.window = inputs
-    ctx.hands_over = rows is not None
+uniform_moments = operator(
+    "triton_uniform_moments",
+    f"({CHILDREN}, Tensor[] slots, int[] layer) -> {results(4)}",
+    compute_uniform,
+    empty_uniform,
+    save=keep_uniform,
+    differentiate=differentiate_uniform,
+)
+
+
+# ---- moments under parents ----
+
+
+def compute_moments(*arguments: Any) -> tuple[Tensor, ...]:
+    *children, centre, precision, logit, _, keep, numbers = arguments
+    layer = layer_of(children[0], children[2], numbers)
+    return launch.weighted(Children(*children), centre, precision, logit, keep, layer)
+
+
+def empty_moments(poses: Tensor, activations: Tensor, maps: Tensor, *rest: Any) -> tuple[Tensor, ...]:
+    *_, keep, numbers = rest
+    layer = layer_of(poses, maps, numbers)
+    return *empty_like_moments(poses, layer)[1:], poses.new_empty(layer.pairs if keep else (0,))
+
+
+def keep_moments(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
+    *children_and_parents, slots, _, ctx.layer = inputs
+    ctx.hands_over = bool(slots)
     mass, first, _, log_total = output
     ctx.save_for_backward(*children_and_parents, mass, first, log_total)
     ctx.mark_non_differentiable(log_total)
 
 
-def _differentiate(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+def differentiate_moments(ctx: Any, *grads: Tensor) -> tuple[Any, ...]:
     saved = ctx.saved_tensors
-    children, log_total = saved[:3], saved[-1]
-    *parents, rows, grad_activation = parents_backward(*grads[:3], *saved, ctx.window)
-    left = (rows, log_total, grad_activation)
+    *parents, known, grad_activation = parents_backward(*grads[:3], *saved, ctx.layer)
+    left = [known, saved[-1], grad_activation]
     if ctx.hands_over:
-        return None, None, None, *parents, *left, None, None
-    grad_children = children_backward(*children, *left, None, None, None, None, ctx.window)
-    return *grad_children, *parents, None, None, None, None, None
+        return None, None, None, *parents, left, None, None
+    return *children_backward(*saved[:3], left, [], ctx.layer), *parents, [], None, None
 
 
-uniform_moments.register_autograd(_differentiate_uniform, setup_context=_keep_uniform)
-moments.register_autograd(_differentiate, setup_context=_keep)
+moments = operator(
+    "triton_moments",
+    f"({CHILDREN}, {PARENTS}, Tensor[] slots, bool keep, int[] layer) -> {results(4)}",
+    compute_moments,
+    empty_moments,
+    save=keep_moments,
+    differentiate=differentiate_moments,
+)
+
+
+def compute_parents_backward(*arguments: Any) -> tuple[Tensor, ...]:
+    *children, centre, precision, logit, mass, first, log_total, numbers = arguments[3:]
+    layer = layer_of(children[0], children[2], numbers)
+    parents = (centre, precision, logit)
+    return launch.parents_backward(arguments[:3], Children(*children), parents, mass, first, log_total, layer)
+
+
+def empty_parents_backward(*arguments: Any) -> tuple[Tensor, ...]:
+    poses, _, maps, centre = arguments[3:7]
+    layer = layer_of(poses, maps, arguments[-1])
+    parents = empty_parents(centre), empty_parents(centre), empty_parents(centre, 1)
+    return *parents, poses.new_empty(layer.known), poses.new_empty(layer.pairs)
+
+
+parents_backward = operator(
+    "triton_parents_backward",
+    f"({GRADS}, {CHILDREN}, {PARENTS}, Tensor mass, Tensor first, Tensor log_total, int[] layer) -> {results(5)}",
+    compute_parents_backward,
+    empty_parents_backward,
+)

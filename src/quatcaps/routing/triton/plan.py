@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, fields
 
 from torch import Tensor
 
@@ -20,17 +19,51 @@ Registers = tuple[int | None, int | None]
 takes too many for three warps of a quarter of a processor, or spares some that it could use."""
 
 
+MOST_NARROW = 4
+"""Numbers of a pose; more fill a thread's registers by themselves, and have kernels of their own."""
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """What the kernels are compiled for."""
+
+    CHILDREN: int
+    PARENTS: int
+    ROWS: int
+    COLUMNS: int
+    HEIGHT: int
+    WIDTH: int
+    GRID_HEIGHT: int
+    GRID_WIDTH: int
+    KERNEL_HEIGHT: int
+    KERNEL_WIDTH: int
+    STRIDE: int
+    SHARED: bool
+    COORDINATES: bool
+    EVERYWHERE: bool
+    DIMS: int
+    PLANE: int
+    PLACES: int
+    INSIDE: int
+    WIDE: bool
+    COUNT: int  # tiles that a pose is
+    STEP: int  # from tile to tile of parents in (p, h, j)
+    ROW: int  # a row of all parents
+    TILE_COLUMNS: int
+
+
+@dataclass(frozen=True)
 class Layer(Shapes):
-    """The sizes of one layer's routing, as the kernels see them."""
+    """The sizes of one layer's routing, as the launches see them."""
 
     @staticmethod
     def of(poses: Tensor, maps: Tensor, window: Window, competition: str = "position") -> Layer:
-        return Layer(**vars(Shapes.of(poses, maps, window, competition)))
+        shapes = Shapes.of(poses, maps, window, competition)
+        return Layer(*(getattr(shapes, field.name) for field in fields(Shapes)))
 
     @property
     def wide(self) -> bool:
-        """Whether a pose fills a thread's registers by itself; such poses have kernels of their own."""
-        return self.dims > 4
+        return self.dims > MOST_NARROW
 
     @property
     def pairs(self) -> tuple[int, int]:
@@ -51,24 +84,34 @@ class Layer(Shapes):
         """How parents lie in memory, with so many numbers each."""
         return (self.images, *self.grid, *dims, self.parents)
 
-    def constants(self) -> dict[str, Any]:
-        """What the kernels are compiled for."""
-        return {
-            "CHILDREN": self.children,
-            "PARENTS": self.parents,
-            "ROWS": self.dims // self.columns,
-            "COLUMNS": self.columns,
-            "HEIGHT": self.height,
-            "WIDTH": self.width,
-            "GRID_HEIGHT": self.grid[0],
-            "GRID_WIDTH": self.grid[1],
-            "PLACES": self.window.places,
-            "KERNEL_WIDTH": self.window.width,
-            "STRIDE": self.window.stride,
-            "SHARED": self.window.shared,
-            "COORDINATES": self.window.coordinates,
-            **({"TILE_COLUMNS": power_of_two(self.columns)} if self.wide else {}),
-        }
+    @property
+    def sizes(self) -> Sizes:
+        window = self.window
+        return Sizes(
+            CHILDREN=self.children,
+            PARENTS=self.parents,
+            ROWS=self.rows,
+            COLUMNS=self.columns,
+            HEIGHT=self.height,
+            WIDTH=self.width,
+            GRID_HEIGHT=self.grid[0],
+            GRID_WIDTH=self.grid[1],
+            KERNEL_HEIGHT=window.height,
+            KERNEL_WIDTH=window.width,
+            STRIDE=window.stride,
+            SHARED=window.shared,
+            COORDINATES=window.coordinates,
+            EVERYWHERE=self.everywhere,
+            DIMS=self.dims,
+            PLANE=self.height * self.width,
+            PLACES=window.places,
+            INSIDE=self.inside,
+            WIDE=self.wide,
+            COUNT=self.rows if self.wide else self.dims,
+            STEP=(self.columns if self.wide else 1) * self.parents,
+            ROW=self.columns * self.parents,
+            TILE_COLUMNS=power_of_two(self.columns),
+        )
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
+from quatcaps.operators import operator
 from quatcaps.routing.moments import Moments, Parents
 from quatcaps.routing.triton.em import cut
 from quatcaps.routing.triton.layout import empty_parents, parents_first, positions_first
@@ -72,32 +73,16 @@ def backward(*arguments: Any) -> tuple[Tensor, ...]:
     return tuple(parents_first(values) for values in results)
 
 
-vb_step = torch.library.custom_op(
-    "quatcaps::vb_step",
-    forward,
-    mutates_args=(),
-    schema=f"({MOMENTS}, {PRIOR}) -> (Tensor, Tensor, Tensor, Tensor, Tensor)",
-)
-vb_step_backward = torch.library.custom_op(
-    "quatcaps::vb_step_backward",
-    backward,
-    mutates_args=(),
-    schema=f"({GRADS}, {MOMENTS}, {PRIOR}) -> (Tensor, Tensor, Tensor, Tensor)",
-)
-
-
-@vb_step.register_fake
-def _(centre: Tensor, *rest: Any) -> tuple[Tensor, ...]:
+def empty(centre: Tensor, *rest: Any) -> tuple[Tensor, ...]:
     return (*(empty_parents(centre) for _ in range(2)), *(empty_parents(centre, 1) for _ in range(3)))
 
 
-@vb_step_backward.register_fake
-def _(*arguments: Any) -> tuple[Tensor, ...]:
+def empty_backward(*arguments: Any) -> tuple[Tensor, ...]:
     centre = arguments[5]
     return empty_parents(centre), empty_parents(centre, 1), empty_parents(centre), empty_parents(centre)
 
 
-def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
+def save(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
     ctx.save_for_backward(*inputs[:4])
     ctx.prior = inputs[4:]
     ctx.set_materialize_grads(False)
@@ -107,4 +92,14 @@ def differentiate(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, ...]:
     return *vb_step_backward(*grads, *ctx.saved_tensors, *ctx.prior), *(None for _ in ctx.prior)
 
 
-vb_step.register_autograd(differentiate, setup_context=setup_context)
+vb_step_backward = operator(
+    "vb_step_backward", f"({GRADS}, {MOMENTS}, {PRIOR}) -> (Tensor, Tensor, Tensor, Tensor)", backward, empty_backward
+)
+vb_step = operator(
+    "vb_step",
+    f"({MOMENTS}, {PRIOR}) -> (Tensor, Tensor, Tensor, Tensor, Tensor)",
+    forward,
+    empty,
+    save=save,
+    differentiate=differentiate,
+)

@@ -5,17 +5,17 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from quatcaps.routing.triton.kernels.tiles import SMALLEST
+from quatcaps.routing.triton.kernels.tiles import SMALLEST, log2
 
 
 @triton.jit
-def place_in_row(h, j, PARENTS: tl.constexpr, COLUMNS: tl.constexpr, WIDE: tl.constexpr):
+def place_in_row(h, j, LAYER: tl.constexpr):
     """Where number h of parent j stands among those of a position that the pass by child reads: (h, j), or, of wide
     poses, (row, j, column)."""
-    if WIDE:
-        return h // COLUMNS * (COLUMNS * PARENTS) + j * COLUMNS + h % COLUMNS
+    if LAYER.WIDE:
+        return h // LAYER.COLUMNS * LAYER.ROW + j * LAYER.COLUMNS + h % LAYER.COLUMNS
     else:
-        return h * PARENTS + j
+        return h * LAYER.PARENTS + j
 
 
 @triton.jit
@@ -52,14 +52,15 @@ def merge_moments(
     second,  # (p, h, j)
     splits,
     positions,
-    PARENTS: tl.constexpr,
-    DIMS: tl.constexpr,
+    LAYER: tl.constexpr,
     TILE: tl.constexpr,
 ):
     """The sum of partial moments that have centres of their own, about their common mean.
 
     Moved by δ, S1 gains δ S0 and S2 gains 2 δ S1 + δ² S0.
     """
+    PARENTS: tl.constexpr = LAYER.PARENTS
+    DIMS: tl.constexpr = LAYER.DIMS
     e = tl.program_id(0) * TILE + tl.arange(0, TILE)
     entries = tl.cast(positions, tl.int64) * (DIMS * PARENTS)
     here = e < entries
@@ -98,20 +99,19 @@ def finish_parents(
     grad_centre,  # (p, h, j)
     grad_precision,  # (p, h, j)
     grad_logit,  # (p, j)
-    rows,  # (p, [centre, precision, g1, g2: place_in_row; logit, g0: j])
+    known,  # (p, [centre, precision, g1, g2: place_in_row; logit, g0: j])
     splits,
     positions,
-    PARENTS: tl.constexpr,
-    DIMS: tl.constexpr,
-    COLUMNS: tl.constexpr,
-    WIDE: tl.constexpr,
+    LAYER: tl.constexpr,
     TILE: tl.constexpr,
 ):
     """Gradients of the parents from sums over children.
 
     dc = Σ dl, dp = −½ Σ dl d², dm = p Σ dl d − g1 S0 − 2 g2 S1: the last two terms because d = v − m moves S1 and S2.
-    All that the pass by child needs of a parent is put side by side in `rows`; the logit is there already.
+    All that the pass by child needs of a parent is put side by side in `known`; the logit is there already.
     """
+    PARENTS: tl.constexpr = LAYER.PARENTS
+    DIMS: tl.constexpr = LAYER.DIMS
     e = tl.program_id(0) * TILE + tl.arange(0, TILE)
     small = tl.cast(positions, tl.int64) * PARENTS
     here = e < small * DIMS
@@ -133,8 +133,8 @@ def finish_parents(
     tl.store(grad_centre + e, q * e1 - g1 * s0 - 2 * g2 * s1, mask=here)
     tl.store(grad_precision + e, -0.5 * e2, mask=here)
     tl.store(grad_logit + parent, e0, mask=leading)
-    row = rows + e // (DIMS * PARENTS) * ((4 * DIMS + 2) * PARENTS)
-    place = row + place_in_row(e // PARENTS % DIMS, e % PARENTS, PARENTS, COLUMNS, WIDE)
+    row = known + e // (DIMS * PARENTS) * ((4 * DIMS + 2) * PARENTS)
+    place = row + place_in_row(e // PARENTS % DIMS, e % PARENTS, LAYER)
     tl.store(place, tl.load(centre + e, mask=here, other=0.0), mask=here)
     tl.store(place + DIMS * PARENTS, q, mask=here)
     tl.store(place + 2 * DIMS * PARENTS, g1, mask=here)
@@ -145,17 +145,14 @@ def finish_parents(
 
 @triton.jit
 def pack_uniform(
-    rows,  # (p, [centre, precision, g1, g2: place_in_row; logit, g0: j])
+    known,  # (p, [centre, precision, g1, g2: place_in_row; logit, g0: j])
     centre,  # (p, h, j)
     grad_mass,  # (p, j)
     grad_first,  # (p, h, j)
     grad_second,  # (p, h, j)
-    uniform_rows,  # (p, [centre, g1, g2: place_in_row; g0: j])   the centre only where no other is known
+    even,  # (p, [centre, g1, g2: place_in_row; g0: j])   the centre only where no other is known
     parents,
-    PARENTS: tl.constexpr,
-    DIMS: tl.constexpr,
-    COLUMNS: tl.constexpr,
-    WIDE: tl.constexpr,
+    LAYER: tl.constexpr,
     WEIGHTED: tl.constexpr,
     TILE: tl.constexpr,
 ):
@@ -163,15 +160,17 @@ def pack_uniform(
 
     With e = d + δ, g0 + Σ_h (g1 e + g2 e²) = (g0 + Σ_h (g1 δ + g2 δ²)) + Σ_h ((g1 + 2 g2 δ) d + g2 d²).
     """
+    PARENTS: tl.constexpr = LAYER.PARENTS
+    DIMS: tl.constexpr = LAYER.DIMS
     e = tl.program_id(0) * TILE + tl.arange(0, TILE)
     here = e < parents
     p, j = e // PARENTS, e % PARENTS
     k0 = tl.load(grad_mass + e, mask=here, other=0.0)
-    row = uniform_rows + p * ((3 * DIMS + 1) * PARENTS)
-    weighted = rows + p * ((4 * DIMS + 2) * PARENTS)
+    row = even + p * ((3 * DIMS + 1) * PARENTS)
+    weighted = known + p * ((4 * DIMS + 2) * PARENTS)
     for h in tl.static_range(DIMS):
         source = p * (DIMS * PARENTS) + h * PARENTS + j
-        place = place_in_row(h, j, PARENTS, COLUMNS, WIDE)
+        place = place_in_row(h, j, LAYER)
         m = tl.load(centre + source, mask=here, other=0.0)
         k1 = tl.load(grad_first + source, mask=here, other=0.0)
         k2 = tl.load(grad_second + source, mask=here, other=0.0)
@@ -206,68 +205,136 @@ def add_maps(
 
 
 @triton.jit
+def over_windows(
+    values,  # (b, p)   what a child has in each window that holds it; becomes what it has in all
+    images,
+    LAYER: tl.constexpr,
+    LOGARITHMS: tl.constexpr,
+    TILE: tl.constexpr,
+):
+    """Sums over all windows that hold a child, or the base-2 logarithms of sums of powers of two."""
+    e = tl.program_id(0) * TILE + tl.arange(0, TILE)
+    image = tl.program_id(1)
+    i, y, x = e // LAYER.PLANE, e // LAYER.WIDTH % LAYER.HEIGHT, e % LAYER.WIDTH
+    here = i < LAYER.CHILDREN
+    positions = tl.cast(images, tl.int64) * (LAYER.GRID_HEIGHT * LAYER.GRID_WIDTH)
+    largest = tl.zeros([TILE], tl.float32)
+    if LOGARITHMS:
+        largest += float("-inf")
+        for place in range(LAYER.PLACES):
+            source, seen = in_window(place, image, i, y, x, positions, LAYER)
+            largest = tl.maximum(largest, tl.load(values + source, mask=here & seen, other=float("-inf")))
+    total = tl.zeros([TILE], tl.float32)
+    for place in range(LAYER.PLACES):
+        source, seen = in_window(place, image, i, y, x, positions, LAYER)
+        value = tl.load(values + source, mask=here & seen, other=float("-inf") if LOGARITHMS else 0.0)
+        if LOGARITHMS:
+            value = tl.where(here & seen, tl.exp2(value - largest), 0.0)
+        total += value
+    if LOGARITHMS:
+        total = largest + log2(total)
+    for place in range(LAYER.PLACES):
+        target, seen = in_window(place, image, i, y, x, positions, LAYER)
+        tl.store(values + target, total, mask=here & seen)
+
+
+@triton.jit
+def in_window(place, image, i, y, x, positions, LAYER: tl.constexpr):
+    """Where (b, p) lies for the window in which a child stands at that place, and whether there is one."""
+    p, seen = window_with(place // LAYER.KERNEL_WIDTH, place % LAYER.KERNEL_WIDTH, image, y, x, LAYER)
+    return (place * LAYER.CHILDREN + i) * positions + p, seen
+
+
+@triton.jit
+def window_with(ky, kx, image, y, x, LAYER: tl.constexpr):
+    """The position whose window has a pixel at row ky and column kx, and whether there is one."""
+    top, left = y - ky, x - kx
+    row, column = top // LAYER.STRIDE, left // LAYER.STRIDE
+    seen = (top >= 0) & (left >= 0) & (row < LAYER.GRID_HEIGHT) & (column < LAYER.GRID_WIDTH)
+    seen &= (row * LAYER.STRIDE == top) & (column * LAYER.STRIDE == left)
+    return tl.cast((image * LAYER.GRID_HEIGHT + row) * LAYER.GRID_WIDTH + column, tl.int64), seen
+
+
+@triton.jit
 def pack_children(
     poses,  # (n, i, h, y, x)
     activations,  # (n, i, y, x)
     packed,  # (n, y, x, h + 1, i)
     pixels,
-    CHILDREN: tl.constexpr,
-    DIMS: tl.constexpr,
-    PLANE: tl.constexpr,
+    LAYER: tl.constexpr,
     TILE: tl.constexpr,
     TILE_CHILDREN: tl.constexpr,
 ):
-    """Children as neighbours in memory, each pose followed by its activation."""
+    """Narrow children as neighbours in memory, each pose followed by its activation."""
     pixel = tl.program_id(0) * TILE + tl.arange(0, TILE)
     i = tl.program_id(1) * TILE_CHILDREN + tl.arange(0, TILE_CHILDREN)
     h = tl.program_id(2)
-    mask = (pixel < pixels)[:, None] & (i < CHILDREN)[None, :]
-    channel = (pixel // PLANE).to(tl.int64)[:, None] * CHILDREN + i[None, :]
-    within = (pixel % PLANE)[:, None]
-    if h < DIMS:
-        values = tl.load(poses + (channel * DIMS + h) * PLANE + within, mask=mask, other=0.0)
+    mask = (pixel < pixels)[:, None] & (i < LAYER.CHILDREN)[None, :]
+    channel = (pixel // LAYER.PLANE).to(tl.int64)[:, None] * LAYER.CHILDREN + i[None, :]
+    within = (pixel % LAYER.PLANE)[:, None]
+    if h < LAYER.DIMS:
+        values = tl.load(poses + (channel * LAYER.DIMS + h) * LAYER.PLANE + within, mask=mask, other=0.0)
     else:
-        values = tl.load(activations + channel * PLANE + within, mask=mask, other=0.0)
-    target = packed + (pixel.to(tl.int64)[:, None] * (DIMS + 1) + h) * CHILDREN + i[None, :]
+        values = tl.load(activations + channel * LAYER.PLANE + within, mask=mask, other=0.0)
+    target = packed + (pixel.to(tl.int64)[:, None] * (LAYER.DIMS + 1) + h) * LAYER.CHILDREN + i[None, :]
     tl.store(target, values, mask=mask)
 
 
 @triton.jit
-def fold_channels(
+def fold(
+    columns,  # (p, h + 1, b)
+    grad_poses,  # (n, i, h, y, x)
+    grad_activations,  # (n, i, y, x)
+    pixels,
+    LAYER: tl.constexpr,
+    TILE: tl.constexpr,
+    TILE_CHILDREN: tl.constexpr,
+):
+    """Each narrow child's gradient: the sum of its columns in all windows that hold it, place by place."""
+    pixel = tl.program_id(0) * TILE + tl.arange(0, TILE)
+    i = tl.program_id(1) * TILE_CHILDREN + tl.arange(0, TILE_CHILDREN)
+    h = tl.program_id(2)
+    image, y, x = pixel // LAYER.PLANE, pixel // LAYER.WIDTH % LAYER.HEIGHT, pixel % LAYER.WIDTH
+    here = pixel < pixels
+    total = tl.zeros([TILE, TILE_CHILDREN], tl.float32)
+    for ky in range(LAYER.KERNEL_HEIGHT):
+        for kx in range(LAYER.KERNEL_WIDTH):
+            p, seen = window_with(ky, kx, image, y, x, LAYER)
+            source = (
+                columns + (p * (LAYER.DIMS + 1) + h) * LAYER.INSIDE + (ky * LAYER.KERNEL_WIDTH + kx) * LAYER.CHILDREN
+            )
+            there = (here & seen)[:, None] & (i < LAYER.CHILDREN)[None, :]
+            total += tl.load(source[:, None] + i[None, :], mask=there, other=0.0)
+    mask = here[:, None] & (i < LAYER.CHILDREN)[None, :]
+    within = (pixel % LAYER.PLANE)[:, None]
+    channel = image[:, None].to(tl.int64) * LAYER.CHILDREN + i[None, :]
+    if h < LAYER.DIMS:
+        tl.store(grad_poses + (channel * LAYER.DIMS + h) * LAYER.PLANE + within, total, mask=mask)
+    else:
+        tl.store(grad_activations + channel * LAYER.PLANE + within, total, mask=mask)
+
+
+@triton.jit
+def fold_wide(
     columns,  # (p, place, [i × h, i])
     grad_poses,  # (n, y, x, i, h)
     grad_activations,  # (n, y, x, i)
-    pixels,
-    CHILDREN: tl.constexpr,
-    DIMS: tl.constexpr,
-    HEIGHT: tl.constexpr,
-    WIDTH: tl.constexpr,
-    GRID_HEIGHT: tl.constexpr,
-    GRID_WIDTH: tl.constexpr,
-    KERNEL_HEIGHT: tl.constexpr,
-    KERNEL_WIDTH: tl.constexpr,
-    STRIDE: tl.constexpr,
+    LAYER: tl.constexpr,
     TILE: tl.constexpr,
 ):
-    """Of wide poses, each child's gradient: the sum of its columns in all windows that hold it, place by place."""
-    CHANNELS: tl.constexpr = CHILDREN * (DIMS + 1)
+    """The same of wide children."""
+    CHANNELS: tl.constexpr = LAYER.CHILDREN * (LAYER.DIMS + 1)
+    POSES: tl.constexpr = LAYER.CHILDREN * LAYER.DIMS
     pixel = tl.program_id(0)
     channel = tl.program_id(1) * TILE + tl.arange(0, TILE)
-    image, y, x = pixel // (HEIGHT * WIDTH), pixel // WIDTH % HEIGHT, pixel % WIDTH
+    image, y, x = pixel // LAYER.PLANE, pixel // LAYER.WIDTH % LAYER.HEIGHT, pixel % LAYER.WIDTH
     total = tl.zeros([TILE], tl.float32)
-    for ky in range(KERNEL_HEIGHT):
-        top = y - ky
-        row = top // STRIDE
-        for kx in range(KERNEL_WIDTH):
-            left = x - kx
-            column = left // STRIDE
-            seen = (top >= 0) & (left >= 0) & (row < GRID_HEIGHT) & (column < GRID_WIDTH)
-            seen &= (row * STRIDE == top) & (column * STRIDE == left)
-            p = tl.cast((image * GRID_HEIGHT + row) * GRID_WIDTH + column, tl.int64)
-            source = columns + (p * (KERNEL_HEIGHT * KERNEL_WIDTH) + ky * KERNEL_WIDTH + kx) * CHANNELS
+    for ky in range(LAYER.KERNEL_HEIGHT):
+        for kx in range(LAYER.KERNEL_WIDTH):
+            p, seen = window_with(ky, kx, image, y, x, LAYER)
+            source = columns + (p * LAYER.PLACES + ky * LAYER.KERNEL_WIDTH + kx) * CHANNELS
             total += tl.load(source + channel, mask=seen & (channel < CHANNELS), other=0.0)
-    POSES: tl.constexpr = CHILDREN * DIMS
     tl.store(grad_poses + tl.cast(pixel, tl.int64) * POSES + channel, total, mask=channel < POSES)
     of_activation = (channel >= POSES) & (channel < CHANNELS)
-    place = tl.cast(pixel, tl.int64) * CHILDREN + (channel - POSES)
+    place = tl.cast(pixel, tl.int64) * LAYER.CHILDREN + (channel - POSES)
     tl.store(grad_activations + place, total, mask=of_activation)

@@ -1,4 +1,4 @@
-"""What the passes share: loading children and parents, and arithmetic on tuples of tiles."""
+"""What the passes share: loading children and parents, and arithmetic on tuples of tiles, narrow and wide."""
 
 from __future__ import annotations
 
@@ -11,252 +11,311 @@ from quatcaps.accelerator import interpreted
 LOG2E = tl.constexpr(1.4426950408889634)
 INTERPRETED = tl.constexpr(interpreted())
 SMALLEST = tl.constexpr(1.1754943508222875e-38)
-SOME = tl.constexpr(8)
-"""Of the children, every so many find the centre of uniform moments."""
-EXCHANGE_16, EXCHANGE_8, EXCHANGE_4, EXCHANGE_2, EXCHANGE_1 = (
-    tl.constexpr(f"shfl.sync.bfly.b32 $0, $1, {lanes}, 0x1f, 0xffffffff;") for lanes in (16, 8, 4, 2, 1)
-)
-"""With the lane whose number differs in one bit."""
 
 
 @triton.jit
-def tile_of_positions(positions, PARENTS: tl.constexpr, TILE: tl.constexpr, TILE_PARENTS: tl.constexpr):
+def tile_of_positions(positions, LAYER: tl.constexpr, TILE: tl.constexpr, TILE_PARENTS: tl.constexpr):
     """A program's positions and parents, and which of them there are."""
     p = tl.program_id(0) * TILE + tl.arange(0, TILE)
     j = tl.arange(0, TILE_PARENTS)
     here = p < positions
-    return p, j, here, here[:, None] & (j < PARENTS)[None, :]
+    return p, j, here, here[:, None] & (j < LAYER.PARENTS)[None, :]
 
 
 @triton.jit
-def locate(p, GRID_HEIGHT: tl.constexpr, GRID_WIDTH: tl.constexpr, WIDTH: tl.constexpr, STRIDE: tl.constexpr):
+def steps_of_program(per_program, steps):
+    """From where to where a program walks."""
+    start = tl.program_id(1) * per_program
+    return start, tl.minimum(start + per_program, steps)
+
+
+@triton.jit
+def locate(p, LAYER: tl.constexpr):
     """The image of a position, and the pixel in the upper left corner of its window."""
-    within = p % (GRID_HEIGHT * GRID_WIDTH)
-    corner = within // GRID_WIDTH * (STRIDE * WIDTH) + within % GRID_WIDTH * STRIDE
-    return p // (GRID_HEIGHT * GRID_WIDTH), corner
+    within = p % (LAYER.GRID_HEIGHT * LAYER.GRID_WIDTH)
+    down, across = within // LAYER.GRID_WIDTH, within % LAYER.GRID_WIDTH
+    corner = down * (LAYER.STRIDE * LAYER.WIDTH) + across * LAYER.STRIDE
+    return p // (LAYER.GRID_HEIGHT * LAYER.GRID_WIDTH), corner
+
+
+@triton.jit
+def windows(poses, activations, p, positions, LAYER: tl.constexpr, TILE: tl.constexpr, TILE_PARENTS: tl.constexpr):
+    """Where the first child of each position's window lies, among the poses and among the activations. Of wide poses at
+    [tile × parents × columns], the same for all parents, so that each thread reads a row at once."""
+    TILE_COLUMNS: tl.constexpr = LAYER.TILE_COLUMNS
+    if LAYER.WIDE:
+        column = tl.arange(0, LAYER.TILE_COLUMNS)
+        image, corner = locate(tl.minimum(p, positions - 1), LAYER)
+        first = (image.to(tl.int64) * LAYER.PLANE + corner) * LAYER.CHILDREN
+        spread = tl.zeros([TILE, TILE_PARENTS, TILE_COLUMNS], tl.int32)
+        return poses + (first[:, None, None] * LAYER.DIMS + column[None, None, :] + spread), activations + first
+    else:
+        image, corner = locate(p, LAYER)
+        first = image.to(tl.int64) * (LAYER.CHILDREN * LAYER.PLANE)
+        return poses + (first * LAYER.DIMS + corner), activations + (first + corner)
 
 
 @triton.jit
 def load_child(
-    poses,
-    activations,
-    maps,
-    b,
-    j,
-    here,
-    CHILDREN: tl.constexpr,
-    PARENTS: tl.constexpr,
-    DIMS: tl.constexpr,
-    COLUMNS: tl.constexpr,
-    PLANE: tl.constexpr,
-    WIDTH: tl.constexpr,
-    KERNEL_WIDTH: tl.constexpr,
-    SHARED: tl.constexpr,
+    poses, activations, maps, b, j, here, LAYER: tl.constexpr, TILE: tl.constexpr, TILE_PARENTS: tl.constexpr
 ):
-    """Pose and activation of child b in the windows of all positions of the tile, and its maps to all parents."""
-    place, i = b // CHILDREN, b % CHILDREN
-    shift = place // KERNEL_WIDTH * WIDTH + place % KERNEL_WIDTH
-    pose = poses + (i * (DIMS * PLANE) + shift)
-    u = ()
-    for h in tl.static_range(DIMS):
-        u += (tl.load(pose + h * PLANE, mask=here, other=0.0),)
-    a = load_activation(activations, b, here, CHILDREN, PLANE, WIDTH, KERNEL_WIDTH)
-    row = maps + (i if SHARED else b) * (COLUMNS * COLUMNS * PARENTS) + j
-    matrix = ()
-    for k in tl.static_range(COLUMNS * COLUMNS):
-        matrix += (tl.load(row + k * PARENTS, mask=j < PARENTS, other=0.0),)
-    return u, a, matrix
-
-
-@triton.jit
-def load_activation(
-    activations,
-    b,
-    here,
-    CHILDREN: tl.constexpr,
-    PLANE: tl.constexpr,
-    WIDTH: tl.constexpr,
-    KERNEL_WIDTH: tl.constexpr,
-):
-    """The activation alone of child b in the windows of all positions of the tile."""
-    place, i = b // CHILDREN, b % CHILDREN
-    shift = place // KERNEL_WIDTH * WIDTH + place % KERNEL_WIDTH
-    return tl.load(activations + (i * PLANE + shift), mask=here, other=0.0)
-
-
-@triton.jit
-def load_position(
-    p,
-    window,
-    rows,
-    children,
-    here,
-    real,
-    CHILDREN: tl.constexpr,
-    PARENTS: tl.constexpr,
-    DIMS: tl.constexpr,
-    HEIGHT: tl.constexpr,
-    WIDTH: tl.constexpr,
-    GRID_HEIGHT: tl.constexpr,
-    GRID_WIDTH: tl.constexpr,
-    STRIDE: tl.constexpr,
-    WEIGHTED: tl.constexpr,
-):
-    """Poses and activations of the tile's children in the window at p, and what its parents are and want."""
-    image, corner = locate(p, GRID_HEIGHT, GRID_WIDTH, WIDTH, STRIDE)
-    seen = window + (tl.cast(image, tl.int64) * (HEIGHT * WIDTH) + corner) * ((DIMS + 1) * CHILDREN)
-    u = ()
-    for h in tl.static_range(DIMS):
-        u += (tl.load(seen + h * CHILDREN, mask=here, other=0.0),)
-    a = tl.load(seen + DIMS * CHILDREN, mask=here, other=0.0)
-    if WEIGHTED:
-        row = rows + p * ((4 * DIMS + 2) * PARENTS)
-        m = load_rows(row, real, DIMS, PARENTS)
-        q = load_rows(row + DIMS * PARENTS, real, DIMS, PARENTS)
-        g1 = load_rows(row + 2 * DIMS * PARENTS, real, DIMS, PARENTS)
-        g2 = load_rows(row + 3 * DIMS * PARENTS, real, DIMS, PARENTS)
-        c = tl.load(row + 4 * DIMS * PARENTS, mask=real, other=float("-inf"))[None, :]
-        g0 = tl.load(row + (4 * DIMS + 1) * PARENTS, mask=real, other=0.0)[None, :]
-        log_sum = tl.load(children[0] + p, mask=here, other=0.0)
-        da = tl.load(children[1] + p, mask=here, other=0.0)
-        return u, a, m, q, g1, g2, c, g0, log_sum, da
+    """Pose and activation of child b in the windows of all positions of the tile, and its maps to all parents: of wide
+    poses by the column of the pose that they take."""
+    TILE_COLUMNS: tl.constexpr = LAYER.TILE_COLUMNS
+    place, i = b // LAYER.CHILDREN, b % LAYER.CHILDREN
+    shift = place // LAYER.KERNEL_WIDTH * LAYER.WIDTH + place % LAYER.KERNEL_WIDTH
+    a = load_activation(activations, b, here, LAYER)
+    row = maps + (i if LAYER.SHARED else b) * (LAYER.COLUMNS * LAYER.ROW)
+    if LAYER.WIDE:
+        column = tl.arange(0, LAYER.TILE_COLUMNS)
+        whole = tl.zeros([TILE, TILE_PARENTS, TILE_COLUMNS], tl.int1)
+        short = (column < LAYER.COLUMNS)[None, None, :]
+        pose = poses + (shift * LAYER.CHILDREN + i) * LAYER.DIMS
+        u = load_rows(pose, short | whole, LAYER.ROWS, LAYER.COLUMNS)
+        of_parent = (j * LAYER.COLUMNS)[None, :, None] + column[None, None, :] + whole.to(tl.int32)
+        real = short & (j < LAYER.PARENTS)[None, :, None] | whole
+        return u, a, load_rows(row + of_parent, real, LAYER.COLUMNS, LAYER.ROW)
     else:
-        m = load_rows(rows + p * ((3 * DIMS + 1) * PARENTS), real, DIMS, PARENTS)
-        return u, a, m, m, m, m, a, a, a, a
+        u = load_rows(poses + (i * (LAYER.DIMS * LAYER.PLANE) + shift), here, LAYER.DIMS, LAYER.PLANE)
+        return u, a, load_rows(row + j, j < LAYER.PARENTS, LAYER.COLUMNS * LAYER.COLUMNS, LAYER.PARENTS)
 
 
 @triton.jit
-def slopes(g0, g1, g2, d, DIMS: tl.constexpr):
-    """The gradient of a weight, g0 + Σ_h (g1 d + g2 d²), and g1 + g2 d."""
-    slope = ()
-    for h in tl.static_range(DIMS):
-        slope += (g1[h] + g2[h] * d[h],)
-    return add_products(g0, d, slope, DIMS), slope
+def load_activation(activations, b, here, LAYER: tl.constexpr):
+    """The activation of child b in the windows of all positions of the tile."""
+    place, i = b // LAYER.CHILDREN, b % LAYER.CHILDREN
+    shift = place // LAYER.KERNEL_WIDTH * LAYER.WIDTH + place % LAYER.KERNEL_WIDTH
+    if LAYER.WIDE:
+        return tl.load(activations + (shift * LAYER.CHILDREN + i))
+    else:
+        return tl.load(activations + (i * LAYER.PLANE + shift), mask=here, other=0.0)
 
 
 @triton.jit
-def load_logits(logit, p, j, here, mask, PARENTS: tl.constexpr):
-    """c_j less its largest, in units of log 2: a common offset of logits changes nothing, and costs digits. The tile's
-    parents beyond the last get −∞."""
-    c = tl.load(logit + p[:, None] * PARENTS + j[None, :], mask=mask, other=float("-inf"))
-    c = tl.where(here[:, None], c, 0.0)
-    return (c - tl.max(c, 1)[:, None]) * LOG2E
-
-
-@triton.jit
-def load_tiles(source, row, j, mask, COUNT: tl.constexpr, PARENTS: tl.constexpr):
-    """COUNT tiles of (row, COUNT, j)."""
-    place = source + row[:, None] * (COUNT * PARENTS) + j[None, :]
-    tiles = ()
-    for k in tl.static_range(COUNT):
-        tiles += (tl.load(place + k * PARENTS, mask=mask, other=0.0),)
-    return tiles
-
-
-@triton.jit
-def load_rows(source, real, DIMS: tl.constexpr, PARENTS: tl.constexpr):
-    """The parents at one position, as DIMS rows that spread over a tile."""
+def load_rows(source, mask, COUNT: tl.constexpr, STRIDE: tl.constexpr):
+    """COUNT of what lies at `source`, so far apart."""
     rows = ()
-    for h in tl.static_range(DIMS):
-        rows += (tl.load(source + h * PARENTS, mask=real, other=0.0)[None, :],)
+    for k in tl.static_range(COUNT):
+        rows += (tl.load(source + k * STRIDE, mask=mask, other=0.0),)
     return rows
 
 
 @triton.jit
-def store_tiles(target, tiles, row, j, mask, COUNT: tl.constexpr, PARENTS: tl.constexpr):
-    place = target + row[:, None] * (COUNT * PARENTS) + j[None, :]
+def store_rows(target, rows, mask, COUNT: tl.constexpr, STRIDE: tl.constexpr):
     for k in tl.static_range(COUNT):
-        tl.store(place + k * PARENTS, tiles[k], mask=mask)
+        tl.store(target + k * STRIDE, rows[k], mask=mask)
 
 
 @triton.jit
-def store_sums(sums, zeroth, first, second, p, j, mask, positions, DIMS: tl.constexpr, PARENTS: tl.constexpr):
+def load_logits(logit, p, j, here, mask, LAYER: tl.constexpr):
+    """c_j in units of log 2, less its largest: a common offset of logits changes nothing, and costs digits. Where all
+    positions compete their offsets count, and the caller has taken off what an image has in common. The tile's parents
+    beyond the last get −∞."""
+    c = tl.load(logit + p[:, None] * LAYER.PARENTS + j[None, :], mask=mask, other=float("-inf"))
+    c = tl.where(here[:, None], c, 0.0)
+    if LAYER.EVERYWHERE:
+        return c * LOG2E
+    else:
+        return (c - tl.max(c, 1)[:, None]) * LOG2E
+
+
+@triton.jit
+def load_tiles(source, row, j, mask, COUNT: tl.constexpr, PARENTS: tl.constexpr):
+    """COUNT tiles [rows × parents] of (row, COUNT, j)."""
+    return load_rows(source + row[:, None] * (COUNT * PARENTS) + j[None, :], mask, COUNT, PARENTS)
+
+
+@triton.jit
+def store_tiles(target, tiles, row, j, mask, COUNT: tl.constexpr, PARENTS: tl.constexpr):
+    store_rows(target + row[:, None] * (COUNT * PARENTS) + j[None, :], tiles, mask, COUNT, PARENTS)
+
+
+@triton.jit
+def places_of_poses(p, j, here, LAYER: tl.constexpr):
+    """Where the first tile of the parents' numbers lies in (p, h, j), the others STEP apart; and which there are."""
+    if LAYER.WIDE:
+        column = tl.arange(0, LAYER.TILE_COLUMNS)
+        of_parent = (column * LAYER.PARENTS)[None, None, :] + j[None, :, None]
+        mask = (j < LAYER.PARENTS)[None, :, None] & (column < LAYER.COLUMNS)[None, None, :]
+        return p[:, None, None] * (LAYER.DIMS * LAYER.PARENTS) + of_parent, here[:, None, None] & mask
+    else:
+        place = p[:, None] * (LAYER.DIMS * LAYER.PARENTS) + j[None, :]
+        return place, here[:, None] & (j < LAYER.PARENTS)[None, :]
+
+
+@triton.jit
+def load_poses(source, p, j, here, LAYER: tl.constexpr):
+    """Numbers of the parents of a tile of positions, from (p, h, j)."""
+    place, mask = places_of_poses(p, j, here, LAYER)
+    return load_rows(source + place, mask, LAYER.COUNT, LAYER.STEP)
+
+
+@triton.jit
+def store_poses(target, tiles, p, j, here, LAYER: tl.constexpr):
+    place, mask = places_of_poses(p, j, here, LAYER)
+    store_rows(target + place, tiles, mask, LAYER.COUNT, LAYER.STEP)
+
+
+@triton.jit
+def store_sums(sums, zeroth, first, second, p, j, here, positions, LAYER: tl.constexpr):
     """A split's sums, side by side: one number per parent, then twice one per dimension of it."""
-    small = tl.cast(positions, tl.int64) * PARENTS
-    part = sums + tl.program_id(1) * (small * (1 + 2 * DIMS))
-    tl.store(part + p[:, None] * PARENTS + j[None, :], zeroth, mask=mask)
-    store_tiles(part + small, first, p, j, mask, DIMS, PARENTS)
-    store_tiles(part + small * (1 + DIMS), second, p, j, mask, DIMS, PARENTS)
+    small = tl.cast(positions, tl.int64) * LAYER.PARENTS
+    part = sums + tl.program_id(1) * (small * (1 + 2 * LAYER.DIMS))
+    mask = here[:, None] & (j < LAYER.PARENTS)[None, :]
+    tl.store(part + p[:, None] * LAYER.PARENTS + j[None, :], zeroth, mask=mask)
+    store_poses(part + small, first, p, j, here, LAYER)
+    store_poses(part + small * (1 + LAYER.DIMS), second, p, j, here, LAYER)
 
 
 @triton.jit
-def zero_tiles(COUNT: tl.constexpr, TILE: tl.constexpr, TILE_PARENTS: tl.constexpr):
+def zeros(COUNT: tl.constexpr, LAYER: tl.constexpr, TILE: tl.constexpr, TILE_PARENTS: tl.constexpr):
+    """COUNT tiles."""
+    TILE_COLUMNS: tl.constexpr = LAYER.TILE_COLUMNS
     tiles = ()
     for _ in tl.static_range(COUNT):
-        tiles += (tl.zeros([TILE, TILE_PARENTS], tl.float32),)
+        if LAYER.WIDE:
+            tiles += (tl.zeros([TILE, TILE_PARENTS, TILE_COLUMNS], tl.float32),)
+        else:
+            tiles += (tl.zeros([TILE, TILE_PARENTS], tl.float32),)
     return tiles
 
 
 @triton.jit
-def deviations(matrix, u, m, ROWS: tl.constexpr, COLUMNS: tl.constexpr):
-    """d = A u − m, for one child at many positions: A varies along parents, u along positions."""
-    d = ()
+def zeros_laid_as(source, p, j, positions, LAYER: tl.constexpr, TILE: tl.constexpr, TILE_PARENTS: tl.constexpr):
+    """Zeros. Narrow ones are loaded: the compiler lays tiles over threads as it lays the loads that begin them."""
+    if LAYER.WIDE:
+        return zeros(LAYER.COUNT, LAYER, TILE, TILE_PARENTS)
+    else:
+        return load_poses(source, p, j, (p < positions) & (positions < 0), LAYER)
+
+
+@triton.jit
+def over_parents(u, LAYER: tl.constexpr):
+    """A child's numbers at many positions, to go with tiles."""
+    if LAYER.WIDE:
+        return u
+    else:
+        tiles = ()
+        COUNT: tl.constexpr = LAYER.COUNT
+        for h in tl.static_range(COUNT):
+            tiles += (u[h][:, None],)
+        return tiles
+
+
+@triton.jit
+def over_positions(matrix, LAYER: tl.constexpr):
+    """A child's maps to all parents, to go with tiles."""
+    if LAYER.WIDE:
+        return matrix
+    else:
+        tiles = ()
+        CELLS: tl.constexpr = LAYER.COLUMNS * LAYER.COLUMNS
+        for k in tl.static_range(CELLS):
+            tiles += (matrix[k][None, :],)
+        return tiles
+
+
+@triton.jit
+def over_dims(weight, LAYER: tl.constexpr):
+    """One number per parent, to go with the tiles of poses."""
+    if LAYER.WIDE:
+        return weight[:, :, None]
+    else:
+        return weight
+
+
+@triton.jit
+def votes(start, sign: tl.constexpr, matrix, u, LAYER: tl.constexpr, TILE: tl.constexpr, TILE_PARENTS: tl.constexpr):
+    """A u plus sign · start."""
+    found = ()
+    ROWS: tl.constexpr = LAYER.ROWS
+    COLUMNS: tl.constexpr = LAYER.COLUMNS
     for r in tl.static_range(ROWS):
-        for k in tl.static_range(COLUMNS):
-            vote = -m[r * COLUMNS + k]
+        if LAYER.WIDE:
+            numbers = apart(u[r], LAYER, TILE, TILE_PARENTS)
+            vote = sign * start[r]
             for e in tl.static_range(COLUMNS):
-                vote += matrix[k * COLUMNS + e][None, :] * u[r * COLUMNS + e][:, None]
-            d += (vote,)
-    return d
-
-
-@triton.jit
-def deviations_by_child(matrix, u, m, ROWS: tl.constexpr, COLUMNS: tl.constexpr):
-    """d = A u − m, for many children at one position: A varies along both, u along children, m along parents."""
-    d = ()
-    for r in tl.static_range(ROWS):
-        for k in tl.static_range(COLUMNS):
-            vote = matrix[k * COLUMNS] * u[r * COLUMNS][:, None] - m[r * COLUMNS + k]
-            for e in tl.static_range(1, COLUMNS):
-                vote += matrix[k * COLUMNS + e] * u[r * COLUMNS + e][:, None]
-            d += (vote,)
-    return d
-
-
-@triton.jit
-def halved(values, upper, EXCHANGE: tl.constexpr, HALF: tl.constexpr):
-    """Twice HALF tiles become HALF: a lane gives away one half and gets what its partner has of the other. `upper` says
-    which half a lane keeps, EXCHANGE is the instruction that trades with the partner."""
-    kept = ()
-    for i in tl.static_range(HALF):
-        own = tl.where(upper, values[i + HALF], values[i])
-        given = tl.where(upper, values[i], values[i + HALF])
-        kept += (own + tl.inline_asm_elementwise(EXCHANGE, "=f,f", [given], dtype=tl.float32, is_pure=False, pack=1),)
-    return kept
-
-
-@triton.jit
-def sums_by_lane(values, j):
-    """Sums over parents of 16 tiles of one warp that has one parent a thread: that of tile number j // 2. 16 exchanges
-    between lanes instead of 80."""
-    values = halved(values, ((j & 16) != 0)[None, :], EXCHANGE_16, 8)
-    values = halved(values, ((j & 8) != 0)[None, :], EXCHANGE_8, 4)
-    values = halved(values, ((j & 4) != 0)[None, :], EXCHANGE_4, 2)
-    values = halved(values, ((j & 2) != 0)[None, :], EXCHANGE_2, 1)
-    last = values[0]
-    return last + tl.inline_asm_elementwise(EXCHANGE_1, "=f,f", [last], dtype=tl.float32, is_pure=False, pack=1)
-
-
-@triton.jit
-def coordinates(b, CHILDREN: tl.constexpr, PLACES: tl.constexpr, KERNEL_WIDTH: tl.constexpr):
-    """Where child b stands in its window: row and column, from 0 to 1."""
-    place = b // CHILDREN
-    row = (place // KERNEL_WIDTH + 0.5) * (KERNEL_WIDTH / PLACES)
-    return row, (place % KERNEL_WIDTH + 0.5) * (1.0 / KERNEL_WIDTH)
-
-
-@triton.jit
-def moved(tiles, row, column, ROWS: tl.constexpr, COLUMNS: tl.constexpr):
-    """The tiles less the coordinates of a child: d = A u + s − m is A u − (m − s)."""
-    less = ()
-    for h in tl.static_range(ROWS * COLUMNS):
-        if h == COLUMNS - 1:
-            less += (tiles[h] - row,)
-        elif h == 2 * COLUMNS - 1:
-            less += (tiles[h] - column,)
+                vote += matrix[e] * numbers[e]
+            found += (vote,)
         else:
-            less += (tiles[h],)
+            for k in tl.static_range(COLUMNS):
+                vote = sign * start[r * COLUMNS + k]
+                for e in tl.static_range(COLUMNS):
+                    vote += matrix[k * COLUMNS + e] * u[r * COLUMNS + e]
+                found += (vote,)
+    return found
+
+
+@triton.jit
+def apart(tile, LAYER: tl.constexpr, TILE: tl.constexpr, TILE_PARENTS: tl.constexpr):
+    """The columns of a tile, each as one that spreads over columns: it costs nothing, the columns lie in one thread."""
+    if LAYER.TILE_COLUMNS == 4:
+        even, odd = tl.split(tl.reshape(tile, [TILE, TILE_PARENTS, 2, 2]))
+        first, third = tl.split(even)
+        second, fourth = tl.split(odd)
+        return first[:, :, None], second[:, :, None], third[:, :, None], fourth[:, :, None]
+    elif LAYER.TILE_COLUMNS == 2:
+        first, second = tl.split(tile)
+        return first[:, :, None], second[:, :, None]
+    else:
+        return (tile,)
+
+
+@triton.jit
+def dot(start, left, right, LAYER: tl.constexpr):
+    """start + Σ_h left_h right_h: [tile × parents]."""
+    COUNT: tl.constexpr = LAYER.COUNT
+    if LAYER.WIDE:
+        total = left[0] * right[0]
+        for r in tl.static_range(1, COUNT):
+            total += left[r] * right[r]
+        return start + tl.sum(total, 2)
+    else:
+        total = start
+        for h in tl.static_range(COUNT):
+            total += left[h] * right[h]
+        return total
+
+
+@triton.jit
+def coordinates(b, LAYER: tl.constexpr):
+    """Where child b stands in its window: row and column, from 0 to 1."""
+    place = b // LAYER.CHILDREN
+    row = (place // LAYER.KERNEL_WIDTH + 0.5) * (1.0 / LAYER.KERNEL_HEIGHT)
+    return row, (place % LAYER.KERNEL_WIDTH + 0.5) * (1.0 / LAYER.KERNEL_WIDTH)
+
+
+@triton.jit
+def moved(tiles, row, column, LAYER: tl.constexpr):
+    """The tiles less the coordinates of a child, which stand in the last column of the first two rows: d = A u + s − m
+    is A u − (m − s)."""
+    COUNT: tl.constexpr = LAYER.COUNT
+    less = ()
+    if LAYER.WIDE:
+        last = (tl.arange(0, LAYER.TILE_COLUMNS) == LAYER.COLUMNS - 1)[None, None, :]
+        less += (tiles[0] - tl.where(last, row, 0.0), tiles[1] - tl.where(last, column, 0.0))
+        for r in tl.static_range(2, COUNT):
+            less += (tiles[r],)
+    else:
+        for h in tl.static_range(COUNT):
+            if h == LAYER.COLUMNS - 1:
+                less += (tiles[h] - row,)
+            elif h == 2 * LAYER.COLUMNS - 1:
+                less += (tiles[h] - column,)
+            else:
+                less += (tiles[h],)
     return less
+
+
+@triton.jit
+def deviations(m, matrix, u, b, LAYER: tl.constexpr, TILE: tl.constexpr, TILE_PARENTS: tl.constexpr):
+    """d = v − m of child b at many positions."""
+    centred = m
+    if LAYER.COORDINATES:
+        row, column = coordinates(b, LAYER)
+        centred = moved(m, row, column, LAYER)
+    seen = over_parents(u, LAYER)
+    return votes(centred, -1.0, over_positions(matrix, LAYER), seen, LAYER, TILE, TILE_PARENTS)
 
 
 @triton.jit
@@ -278,64 +337,42 @@ def log2(x):
 
 
 @triton.jit
-def multiply(left, right, COUNT: tl.constexpr):
-    tiles = ()
+def scaled(tiles, factor, COUNT: tl.constexpr):
+    result = ()
     for k in tl.static_range(COUNT):
-        tiles += (left[k] * right[k],)
-    return tiles
+        result += (tiles[k] * factor,)
+    return result
 
 
 @triton.jit
-def add_products(start, left, right, COUNT: tl.constexpr):
-    """start + Σ_h left_h right_h."""
-    total = start
+def products(left, right, COUNT: tl.constexpr):
+    result = ()
     for k in tl.static_range(COUNT):
-        total += left[k] * right[k]
-    return total
+        result += (left[k] * right[k],)
+    return result
 
 
 @triton.jit
-def accumulate(sums, weight, tiles, COUNT: tl.constexpr):
-    """sums + weight · tiles, tile by tile."""
-    total = ()
+def sums(left, right, COUNT: tl.constexpr):
+    result = ()
     for k in tl.static_range(COUNT):
-        total += (sums[k] + weight * tiles[k],)
-    return total
+        result += (left[k] + right[k],)
+    return result
 
 
 @triton.jit
-def add_votes(sums, matrix, u, ROWS: tl.constexpr, COLUMNS: tl.constexpr):
-    """sums + A u, for one child at many positions."""
-    total = ()
-    for r in tl.static_range(ROWS):
-        for k in tl.static_range(COLUMNS):
-            vote = sums[r * COLUMNS + k]
-            for e in tl.static_range(COLUMNS):
-                vote += matrix[k * COLUMNS + e][None, :] * u[r * COLUMNS + e][:, None]
-            total += (vote,)
-    return total
+def plus_products(start, left, right, COUNT: tl.constexpr):
+    """start + left · right, tile by tile."""
+    result = ()
+    for k in tl.static_range(COUNT):
+        result += (start[k] + left[k] * right[k],)
+    return result
 
 
 @triton.jit
-def add_tiles(left, right, COUNT: tl.constexpr):
-    tiles = ()
+def plus_weighted(start, weight, tiles, COUNT: tl.constexpr):
+    """start + weight · tiles, tile by tile."""
+    result = ()
     for k in tl.static_range(COUNT):
-        tiles += (left[k] + right[k],)
-    return tiles
-
-
-@triton.jit
-def add_each_product(sums, left, right, COUNT: tl.constexpr):
-    """sums + left · right, tile by tile."""
-    total = ()
-    for k in tl.static_range(COUNT):
-        total += (sums[k] + left[k] * right[k],)
-    return total
-
-
-@triton.jit
-def scale_tiles(tiles, factor, COUNT: tl.constexpr):
-    scaled = ()
-    for k in tl.static_range(COUNT):
-        scaled += (tiles[k] * factor,)
-    return scaled
+        result += (start[k] + weight * tiles[k],)
+    return result

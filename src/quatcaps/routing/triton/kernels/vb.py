@@ -191,13 +191,12 @@ def vb_step_backward(
         dm = 2 * mean_weight * away * dpsi
         if HAS_MEAN:
             dm += tl.load(grad_mean + place, mask=mask, other=0.0)
-        dscatter = tl.where(scatter[h] >= 0, dpsi, 0.0)
-        dshift = dm + 2 * dscatter * (s0 * shift[h] - s1[h])
+        dshift = dm + 2 * dpsi * (s0 * shift[h] - s1[h])
         dkappa -= dshift * shift[h] / kappa
-        dmass += dscatter * shift[h] * shift[h]
+        dmass += dpsi * shift[h] * shift[h]
         by_centre += (dm - dshift * (mean_weight / kappa),)
-        by_first += (dshift / kappa - 2 * shift[h] * dscatter,)
-        by_second += (dscatter,)
+        by_first += (dshift / kappa - 2 * shift[h] * dpsi,)
+        by_second += (dpsi,)
     alpha = tl.where(mask, concentration + s0, 0.0)
     total = tl.maximum(tl.sum(alpha, 1), concentration)
     dalpha = dshare * trigamma(tl.where(mask, alpha, 1.0))
