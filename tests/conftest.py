@@ -53,6 +53,20 @@ def noise_images() -> ImageSet:
     )
 
 
+@pytest.fixture
+def own_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is registered, and which plug-ins are imported, is as before after the test."""
+    from quatcaps import plugins
+    from quatcaps.models import MODELS
+    from quatcaps.poses import POSES
+    from quatcaps.routing import ROUTINGS
+
+    for registry in (MODELS, POSES, ROUTINGS):
+        monkeypatch.setattr(registry, "_entries", dict(registry._entries))
+    monkeypatch.setattr(plugins, "_loaded", set(plugins._loaded))
+    monkeypatch.setenv(plugins.VARIABLE, "")
+
+
 class Outcome(NamedTuple):
     code: int
     out: str

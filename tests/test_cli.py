@@ -115,7 +115,7 @@ def one_line(text: str, *words: str) -> None:
         (("--image-size", "10", "--crop", "8"), ("input 8×8 is too small",)),
         (("--device", "cuda:7"), ("device 'cuda:7' is not here",)),
         (("--model-setting", "iterations"), ("'iterations': write it as NAME=VALUE",)),
-        (("--model-setting", "iteration=2"), ("did you mean 'iterations'",)),
+        (("--model-setting", "iteration=2"), ("did you mean 'routing.iterations'",)),
         (("--model-setting", "iterations=two"), ("iterations = 'two': it must be a whole number",)),
         (("--model-setting", "iterations=0"), ("0 routing iterations: at least 1",)),
         (("--model-setting", "activation=logistik"), ("did you mean 'logistic'",)),

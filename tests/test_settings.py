@@ -4,7 +4,7 @@ import dataclasses
 import json
 import math
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
@@ -22,6 +22,7 @@ class Oven:
     rings: tuple[tuple[int, float], ...] = ((1, 2.0),)
     timer: int | None = None
     extras: dict[str, Any] = field(default_factory=dict)
+    fuel: Literal["gas", "wood"] = "gas"
 
 
 @pytest.mark.parametrize(
@@ -51,6 +52,7 @@ class Oven:
         ("timer", "5", 5),
         ("extras", {"a": [1]}, {"a": [1]}),
         ("extras", '{"a": 1}', {"a": 1}),
+        ("fuel", "wood", "wood"),
     ],
 )
 def test_values_and_what_text_says(name: str, given: object, value: object) -> None:
@@ -86,6 +88,7 @@ def test_values_and_what_text_says(name: str, given: object, value: object) -> N
         ("extras", 5, "values by name"),
         ("extras", [["a", 1]], "values by name"),
         ("extras", {1: 2}, "values by name"),
+        ("fuel", "coal", "one of gas, wood"),
     ],
 )
 def test_values_of_the_wrong_type(name: str, given: object, wanted: str) -> None:

@@ -2,32 +2,70 @@
 
 >>> import quatcaps
 >>> network = quatcaps.build("qcn", channels=2, classes=5)
+
+`build` makes networks by name, `load` trained ones. `layers`, `poses`, `routing` and `quaternion` are for networks of
+one's own; what is registered has a name that `build`, `train` and the command line know.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import importlib
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from quatcaps import data, layers, losses, models, poses, quaternion, routing, weights
     from quatcaps.capsules import Capsules
     from quatcaps.errors import QuatcapsError
-    from quatcaps.models import build
+    from quatcaps.models import build, list_models, register_model
+    from quatcaps.poses import list_poses, register_pose
+    from quatcaps.routing import list_routings, register_routing
     from quatcaps.weights import load
 
 __version__ = "0.1.0"
-__all__ = ["Capsules", "QuatcapsError", "__version__", "build", "load"]
+__all__ = [
+    "Capsules",
+    "QuatcapsError",
+    "__version__",
+    "build",
+    "data",
+    "layers",
+    "list_models",
+    "list_poses",
+    "list_routings",
+    "load",
+    "losses",
+    "models",
+    "poses",
+    "quaternion",
+    "register_model",
+    "register_pose",
+    "register_routing",
+    "routing",
+    "weights",
+]
+
+_HOMES = {
+    "Capsules": "capsules",
+    "QuatcapsError": "errors",
+    "build": "models",
+    "list_models": "models",
+    "list_poses": "poses",
+    "list_routings": "routing",
+    "load": "weights",
+    "register_model": "models",
+    "register_pose": "poses",
+    "register_routing": "routing",
+}
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> object:
     """Loads what needs torch at first use, so that the command line answers at once."""
-    homes = {
-        "build": "quatcaps.models",
-        "load": "quatcaps.weights",
-        "Capsules": "quatcaps.capsules",
-        "QuatcapsError": "quatcaps.errors",
-    }
-    if name in homes:
-        import importlib
-
-        return getattr(importlib.import_module(homes[name]), name)
+    if name in _HOMES:
+        return getattr(importlib.import_module(f"quatcaps.{_HOMES[name]}"), name)
+    if name in __all__:
+        return importlib.import_module(f"quatcaps.{name}")
     raise AttributeError(f"module 'quatcaps' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

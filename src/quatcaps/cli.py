@@ -11,6 +11,7 @@ import typer
 from quatcaps import __version__
 from quatcaps.errors import QuatcapsError
 from quatcaps.flags import DataDir, Device, given, with_flags
+from quatcaps.plugins import add_plugins
 from quatcaps.reproduce_cli import reproduce
 from quatcaps.training.config import TrainingConfig
 from quatcaps.weights_cli import weights_app
@@ -45,8 +46,17 @@ def options(
     version: Annotated[
         bool | None, typer.Option("--version", callback=_version, is_eager=True, help="print the version")
     ] = False,
+    plugin: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="MODULE",
+            help="module or .py file that registers models, poses or routings; may be repeated (also: "
+            "QUATCAPS_PLUGINS, and the entry points quatcaps.plugins of installed packages)",
+        ),
+    ] = None,
 ) -> None:
     """Quaternion Capsule Networks: train, evaluate and look at them."""
+    add_plugins(plugin or [])
 
 
 @app.command()

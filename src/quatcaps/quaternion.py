@@ -17,6 +17,27 @@ from torch.nn import functional as F
 
 from quatcaps.errors import QuatcapsError
 
+__all__ = [
+    "conjugate",
+    "geodesic_distance",
+    "inverse",
+    "left_embedding",
+    "matrix_to_rotor",
+    "norm",
+    "normalise",
+    "product",
+    "pure",
+    "right_embedding",
+    "rotate",
+    "rotor",
+    "rotor_to_matrix",
+    "safe_unit",
+    "scalar_first_to_last",
+    "scalar_last_to_first",
+    "slerp",
+    "unit_axis",
+]
+
 Numbers = Float[Tensor, "..."]
 Vectors = Float[Tensor, "... 3"]
 Quaternions = Float[Tensor, "... 4"]

@@ -1,4 +1,8 @@
-"""Frozen dataclasses as settings: changed by name, checked by type, read from and written as JSON."""
+"""Frozen dataclasses as settings: changed by name, checked by type, read from and written as JSON.
+
+A field may hold an object with settings of its own, such as a routing: a `Part` says how it is read and written, and a
+dotted name, `routing.iterations`, changes a field inside it.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +10,8 @@ import dataclasses
 import json
 import types
 import typing
-from collections.abc import Mapping
-from typing import Any, TypeVar
+from collections.abc import Iterable, Mapping
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
 from quatcaps.errors import QuatcapsError, unknown_name
 
@@ -22,23 +26,77 @@ def setting(default: Any, explanation: str, *, by_dataset: bool = False) -> Any:
     return dataclasses.field(default=default, metadata=metadata)
 
 
+@runtime_checkable
+class Part(Protocol):
+    """How a field that holds an object is read and written."""
+
+    def read(self, value: Any, changes: Mapping[str, Any], current: Any, what: str) -> Any:
+        """The object that `value` stands for, with `changes` to its own fields; `what` begins the names in errors."""
+        ...
+
+    def fields(self, value: Any) -> Iterable[str]:
+        """The names in the object that can be changed one by one."""
+        ...
+
+    def write(self, value: Any) -> Any:
+        """The object as JSON that `read` takes."""
+        ...
+
+
+def part(default: Any, how: Part) -> Any:
+    """A field that holds an object."""
+    return dataclasses.field(default=default, metadata={"part": how})
+
+
+def parts_of(settings: Any) -> dict[str, Part]:
+    """The fields of `settings`, or of their class, that hold objects."""
+    return {field.name: field.metadata["part"] for field in dataclasses.fields(settings) if "part" in field.metadata}
+
+
 def change(settings: T, changes: Mapping[str, Any], what: str = "setting") -> T:
     """`settings` with some fields replaced. Text is read as the field's type, so command-line values work.
 
     An unknown name or a value of the wrong type raises an error that names it.
     """
-    hints = typing.get_type_hints(type(settings))
-    known = {field.name for field in dataclasses.fields(settings)}  # type: ignore[arg-type]
-    values = {}
+    return dataclasses.replace(settings, **read(settings, changes, f"{what} "))  # type: ignore[type-var]
+
+
+def read(settings: Any, changes: Mapping[str, Any], what: str) -> dict[str, Any]:
+    """New values for the fields of `settings`, or of a class of settings; `what` begins the names in errors."""
+    kind = settings if isinstance(settings, type) else type(settings)
+    hints, parts = typing.get_type_hints(kind), parts_of(kind)
+    known = {field.name for field in dataclasses.fields(kind) if field.init}
+    held = {name: getattr(settings, name, None) for name in parts}
+    inner = [f"{name}.{field}" for name, value in held.items() for field in parts[name].fields(value)]
+    values: dict[str, Any] = {}
+    inside: dict[str, dict[str, Any]] = {}
     for name, value in changes.items():
-        if name not in known:
-            raise unknown_name(what, name, known)
-        try:
-            values[name] = convert(value, hints[name])
-        except (TypeError, ValueError, OverflowError) as error:
-            wanted = describe(hints[name])
-            raise QuatcapsError(f"{what} {name} = {value!r}: it must be {wanted}") from error
-    return dataclasses.replace(settings, **values)  # type: ignore[type-var]
+        holder, dot, field = name.partition(".")
+        if dot and holder in parts:
+            inside.setdefault(holder, {})[field] = value
+        elif name not in known:
+            raise unknown(what, name, [*known, *inner])
+        elif name not in parts:
+            values[name] = checked(value, hints[name], f"{what}{name}")
+    for name in parts:
+        if name in changes or name in inside:
+            given = changes.get(name, held[name])
+            values[name] = parts[name].read(given, inside.get(name, {}), held[name], f"{what}{name}.")
+    return values
+
+
+def unknown(what: str, name: str, known: Iterable[str]) -> QuatcapsError:
+    """An error for a field; `what` is "setting of qcn " or, inside a part, "setting of qcn routing."."""
+    kind, _, holder = what.rpartition(" ")
+    return unknown_name(kind, f"{holder}{name}", [f"{holder}{field}" for field in known])
+
+
+def checked(value: Any, hint: Any, name: str) -> Any:
+    """`value` as the type `hint`; an error that names the setting where it is none."""
+    try:
+        return convert(value, hint)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise QuatcapsError(f"{name} = {value!r}: it must be {describe(hint)}") from error
 
 
 def convert(value: Any, hint: Any) -> Any:
@@ -48,6 +106,10 @@ def convert(value: Any, hint: Any) -> Any:
         if value is None or value == "none":
             return None
         return convert(value, next(arm for arm in typing.get_args(hint) if arm is not types.NoneType))
+    if origin is typing.Literal:
+        if value not in typing.get_args(hint):
+            raise ValueError
+        return value
     if isinstance(value, str) and hint is not str:
         value = {"true": True, "yes": True, "false": False, "no": False}.get(value.lower(), value)
         if origin is tuple and isinstance(value, str) and not value.lstrip().startswith("["):
@@ -85,9 +147,17 @@ def describe(hint: Any) -> str:
     words = {bool: "true or false", int: "a whole number", float: "a number", str: "text"}
     if typing.get_origin(hint) is dict:
         return "values by name"
+    if typing.get_origin(hint) is typing.Literal:
+        return f"one of {', '.join(map(str, typing.get_args(hint)))}"
     return words.get(hint, f"of the form {str(hint).replace('...', '…')}")
 
 
 def to_json(settings: Any) -> dict[str, Any]:
     """A dataclass as plain JSON values."""
-    return json.loads(json.dumps(dataclasses.asdict(settings)))
+    return {field.name: field_to_json(settings, field.name) for field in dataclasses.fields(settings)}
+
+
+def field_to_json(settings: Any, name: str) -> Any:
+    """One field as a plain JSON value."""
+    value, parts = getattr(settings, name), parts_of(settings)
+    return parts[name].write(value) if name in parts else json.loads(json.dumps(value, default=dataclasses.asdict))

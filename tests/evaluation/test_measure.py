@@ -12,7 +12,7 @@ from quatcaps.data.imageset import ImageSet
 from quatcaps.errors import QuatcapsError
 from quatcaps.evaluation.measure import Rate, activations_of, evaluate, evaluation_batch
 from quatcaps.layers import use_backend
-from quatcaps.models import build
+from quatcaps.models import Network, build
 from quatcaps.models.logits import Logits
 from quatcaps.pipelines import Pipeline
 
@@ -56,7 +56,7 @@ def test_nothing_to_evaluate(six: ImageSet) -> None:
         evaluate(six.select(torch.tensor([], dtype=torch.int64)), torch.zeros(0, 3))
 
 
-class Brightest(nn.Module):
+class Brightest(Network):
     """Names the class by the mean of the middle pixels; remembers the mode it was called in."""
 
     def forward(self, images: Tensor) -> Logits:
@@ -65,7 +65,7 @@ class Brightest(nn.Module):
 
 
 def test_mode_is_restored_and_order_kept(noise_images: ImageSet) -> None:
-    network = Brightest().train()
+    network = Brightest(2, 3).train()
     counted: list[tuple[int, int]] = []
     found = activations_of(network, noise_images, PIPELINE, torch.device("cpu"), lambda *n: counted.append(n))
     assert network.training
@@ -77,7 +77,7 @@ def test_mode_is_restored_and_order_kept(noise_images: ImageSet) -> None:
 
 
 def test_activations_are_averaged_over_windows(noise_images: ImageSet) -> None:
-    network = Brightest()
+    network = Brightest(2, 3)
     several = dataclasses.replace(PIPELINE, standardise="none", test_crops=2)
     found = activations_of(network, noise_images, several, torch.device("cpu"))
     images, size = noise_images.images.float() / 255, several.crop
@@ -105,4 +105,5 @@ def test_evaluation_batches_fit_in_memory() -> None:
     assert evaluation_batch(build("cnn-small", channels=2, classes=5), (32, 32)) == 512
     assert evaluation_batch(use_backend(full, "auto"), (32, 32)) == 512, "no other backend holds votes"
     assert evaluation_batch(full, (128, 128)) == 64
-    assert evaluation_batch(build("qcn", channels=2, classes=5, competition="all"), (32, 32)) < 10
+    stands_in = build("qcn", channels=2, classes=5, competition="all")
+    assert evaluation_batch(stands_in, (32, 32)) == 512, "the reference stands in a few images at a time"

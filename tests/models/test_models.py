@@ -114,6 +114,8 @@ SYSTEMS = {
     ("em-ibm", "smallnorb"): 336_234,
     ("vb", "smallnorb"): 170_394,
     ("resnet-20", "cifar10"): 272_282,
+    ("qcn-coarse", "smallnorb"): 65_538,
+    ("qcn-deep", "cifar10"): 161_904,
     ("qcn-fixed-axis", "smallnorb"): 187_762 - 3 * 25_680,
     ("qcn-free", "smallnorb"): 187_762 + 5 * 25_680,
     ("qcn-no-routing", "smallnorb"): 187_762,
@@ -208,7 +210,8 @@ def test_settings_by_keyword(changes: dict[str, Any]) -> None:
     network = build("qcn-small", channels=1, classes=3, **changes)
     assert network(torch.randn(2, 1, 32, 28)).activations.shape == (2, 3)
     for name, value in changes.items():
-        text = str(getattr(network.settings, name)).replace("(", "[").replace(")", "]").replace(",]", "]")
+        holder = network.settings if hasattr(network.settings, name) else network.settings.routing
+        text = str(getattr(holder, name)).replace("(", "[").replace(")", "]").replace(",]", "]")
         assert text.removesuffix(".0") == str(value).replace("(", "[").replace(")", "]").replace(",]", "]")
 
 
@@ -244,7 +247,7 @@ def test_wrong_images(name: str, images: Tensor, message: str) -> None:
         ("QCN", {}, "did you mean 'qcn'?"),
         ("qcn", {"branch": False}, "unknown setting of qcn 'branch': did you mean 'branched'?"),
         ("qcn", {"branched": 1}, "setting of qcn branched = 1: it must be true or false"),
-        ("qcn", {"iterations": 2.5}, "setting of qcn iterations = 2.5: it must be a whole number"),
+        ("qcn", {"iterations": 2.5}, "setting of qcn routing.iterations = 2.5: it must be a whole number"),
         ("qcn", {"iterations": 0}, "0 routing iterations: at least 1"),
         ("qcn", {"capsules": ((16, 5),)}, "capsules = ((16, 5),): it must be of the form tuple[tuple[int, int, int]"),
         ("qcn", {"capsules": ((16, 0, 1),)}, "0×0 with stride 1"),

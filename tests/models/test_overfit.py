@@ -26,6 +26,7 @@ NARROW: dict[str, Any] = {
 SETTINGS: dict[str, dict[str, Any]] = {
     **{name: NARROW for name, model in MODELS.items() if model.module is CapsuleNetwork},
     **{name: {**NARROW, "stem": (16, 5, 3), "capsules": ((8, 3, 2), (8, 2, 1))} for name in ("em", "em-ibm")},
+    "qcn-deep": {**NARROW, "pose_blocks": ((8, 1), (8, 2), (16, 2)), "activation_blocks": ((8, 2), (8, 2))},
     "vb": {**NARROW, "stem": (16, 5, 2)},
     "cnn": {"hidden": 64},
     "resnet-20": {"widths": (8, 16, 32)},
@@ -52,7 +53,7 @@ def toys(toys_folder: Path) -> tuple[torch.Tensor, torch.Tensor]:
 def test_64_toys_are_learnt_by_heart(name: str, toys: tuple[torch.Tensor, torch.Tensor]) -> None:
     capsules = MODELS[name].module is CapsuleNetwork
     config = TrainingConfig(batch=64, **LOSSES.get(name, CAPSULE_LOSS if capsules else OTHER_LOSS))
-    changes = {} if name == "qcn-small" else SETTINGS[name]
+    changes = {} if name in ("qcn-small", "qcn-coarse") else SETTINGS[name]
     network = build(name, channels=2, classes=5, seed=0, **changes).train()
     step = TrainingStep(network, config, torch.device("cpu"))
     for number in range(MOST_STEPS):

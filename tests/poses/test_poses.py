@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from quatcaps.errors import QuatcapsError
 from quatcaps.layers import ClassCapsules, ConvolutionalCapsules, PrimaryCapsules
 from quatcaps.models import build
-from quatcaps.poses import POSES, PoseType, pose_type
+from quatcaps.poses import POSES, PoseType, pose_type, register_pose
 from quatcaps.poses.matrix import MatrixMaps
 from quatcaps.poses.quaternion import RotorMaps
 from quatcaps.routing import EM
@@ -53,6 +53,7 @@ OBLONG = PoseType("oblong", rows=2, columns=3, maps=FreeMaps)
         ("free", 3, 9),
         ("matrix", 16, 16),
         ("matrix-xavier", 16, 16),
+        ("rotor", 4, 4),
         (PLANAR, 2, 1),
     ],
 )
@@ -118,7 +119,7 @@ def test_votes_learn_both_angle_and_axis() -> None:
 
 
 @pytest.mark.parametrize(
-    "pose", ["matrix", "matrix-xavier", PLANAR, OBLONG], ids=["matrix", "xavier", "planar", "oblong"]
+    "pose", ["matrix", "matrix-xavier", "rotor", PLANAR, OBLONG], ids=["matrix", "xavier", "rotor", "planar", "oblong"]
 )
 def test_other_poses_go_through_every_layer(pose: str | PoseType) -> None:
     dims = pose_type(pose).dims
@@ -148,8 +149,9 @@ def test_the_vote_of_a_pose_is_its_rows_times_the_map() -> None:
         np.testing.assert_allclose(votes[0, parent, :, 0, 0].detach().reshape(2, 3), expected)
 
 
-def test_a_new_pose_is_one_entry(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(POSES, "planar", PLANAR)
+@pytest.mark.usefixtures("own_names")
+def test_a_new_pose_is_one_entry() -> None:
+    register_pose(PLANAR)
     network = build("qcn-small", channels=1, classes=3, pose="planar")
     assert network(torch.randn(2, 1, 28, 28)).poses.shape == (2, 3, 2)
 

@@ -69,6 +69,16 @@ def test_run_round_trip(noise_images: ImageSet, tmp_path: Path) -> None:
     assert open_run(tmp_path / "run") == created
 
 
+def test_a_backend_that_is_gone_is_read_as_the_fastest(noise_images: ImageSet, tmp_path: Path) -> None:
+    create_run(tmp_path, paper(), noise_images)
+    text = (tmp_path / "run.json").read_text()
+    (tmp_path / "run.json").write_text(text.replace('"backend": "auto"', '"backend": "lean"'))
+    assert '"lean"' in (tmp_path / "run.json").read_text()
+    assert open_run(tmp_path).config.backend == "auto"
+    with pytest.raises(QuatcapsError, match=r"unknown backend 'lean'.*Known: auto, native, reference, triton"):
+        paper().changed({"backend": "lean"})
+
+
 def test_folder_with_something_in_it_is_left_alone(noise_images: ImageSet, tmp_path: Path) -> None:
     (tmp_path / "thesis.tex").write_text("years of work")
     with pytest.raises(QuatcapsError, match="is not empty: give another --output"):

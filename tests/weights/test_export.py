@@ -18,6 +18,7 @@ from quatcaps.data.imageset import ImageSet
 from quatcaps.errors import QuatcapsError
 from quatcaps.evaluation.measure import activations_of
 from quatcaps.recipes import RECIPES, paper
+from quatcaps.routing import VB
 from quatcaps.training.commands import checked
 from quatcaps.training.config import TrainingConfig
 from quatcaps.training.run import Run
@@ -140,6 +141,12 @@ def test_both_files_or_neither(
                 "seed": 4,
                 "model_settings": {"capsules": [[8, 3, 2], [8, 3, 1]], "branched": False, "activation": "logistic"},
             }
+        ),
+        paper("mnist").changed(
+            {"model_settings": {"routing": VB(prior_scale=2.0), "pose": "rotor", "primary": 8, "branched": False}}
+        ),
+        paper("mnist").changed(
+            {"model_settings": {"routing": "vb", "routing.prior_mean": 1, "routing.activation": "mass"}}
         ),
         paper("mnist").changed({"model": "em", "model_settings": {"stem": None}, "standardise": "none", "mean": ()}),
     ],

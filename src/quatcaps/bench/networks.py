@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from torch import nn
-
 from quatcaps.errors import QuatcapsError
-from quatcaps.layers.capsules import CapsuleLayer
-from quatcaps.models import build
+from quatcaps.layers import CapsuleLayer
+from quatcaps.models import Network, build
 
 
 def read_model(text: str) -> tuple[str, dict[str, str]]:
@@ -23,7 +21,7 @@ def read_model(text: str) -> tuple[str, dict[str, str]]:
     return name.strip(), {setting.strip(): value.strip() for setting, _, value in pairs}
 
 
-def build_model(text: str, *, channels: int, classes: int) -> nn.Module:
+def build_model(text: str, *, channels: int, classes: int) -> Network:
     """The network so written, its weights drawn with seed 0; errors are those of `build`."""
     name, settings = read_model(text)
     return build(name, channels=channels, classes=classes, seed=0, **settings)

@@ -15,7 +15,7 @@ from quatcaps import quaternion
 from quatcaps.capsules import Capsules
 from quatcaps.errors import QuatcapsError
 from quatcaps.layers import ClassCapsules, ConvolutionalCapsules
-from quatcaps.models.capsule_network import CapsuleNetwork
+from quatcaps.models import CapsuleNetwork, Network
 from quatcaps.poses.quaternion import RotorMaps
 from quatcaps.routing import Window
 from quatcaps.routing.reference import FormedVotes, windows
@@ -54,12 +54,14 @@ def paper_votes(poses: Tensor, activations: Tensor, angle: Tensor, axis: Tensor,
     return FormedVotes(votes[:, :, :, None], present.permute(2, 1, 0, 3).reshape(-1, points), images, grid)
 
 
-def as_in_the_paper(network: CapsuleNetwork) -> CapsuleNetwork:
+def as_in_the_paper(network: Network) -> CapsuleNetwork:
     """A copy of `network` that forms its votes as the paper does; an error unless its poses are quaternions, turned."""
-    for layer in (*network.layers, network.classify):
+    if not isinstance(network, CapsuleNetwork):
+        raise QuatcapsError(f"turns the poses of capsule networks, not a {type(network).__name__}")
+    for layer in (*network.convolutional, network.classify):
         if not isinstance(layer.maps, RotorMaps):
-            raise QuatcapsError(f"turns quaternions, not poses of the kind {network.settings.pose!r}")
+            raise QuatcapsError(f"turns quaternions, not poses of the kind {layer.pose.name!r}")
     network = copy.deepcopy(network)
-    network.layers = nn.ModuleList([PaperCapsules(layer) for layer in network.layers])  # type: ignore[arg-type]
-    network.classify = PaperCapsules(network.classify)  # type: ignore[assignment]
+    network.layers = nn.ModuleList([PaperCapsules(layer) for layer in network.convolutional])
+    network.register_module("classify", PaperCapsules(network.classify))
     return network

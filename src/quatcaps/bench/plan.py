@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 
 import torch
@@ -13,14 +12,14 @@ from quatcaps.bench.networks import check_model
 from quatcaps.bench.precision import TF32, choices
 from quatcaps.bench.variants import BATCHES, VARIANTS, check_variant, usual_batches, usual_variants
 from quatcaps.errors import QuatcapsError, at_least_one, unknown_name
-from quatcaps.models import MODELS
-from quatcaps.recipes.chosen import DEEP
 from quatcaps.routing import BACKENDS
 from quatcaps.routing.backends import default
 
 LAUNCHES = ("both", "eager", "graph")
 STEPS = {"cpu": 7, "cuda": 30}
 MODEL = "qcn"
+SHAPE = "qcn-deep"
+"""What is measured by its size unless told: the shape of the recipe `best`."""
 SIDES = {"cpu": (32, 48, 96), "cuda": (32, 48, 96, 224)}
 CLASS_COUNTS = (5, 10, 100, 1000)
 SCALED_BATCHES = {"cpu": (2,), "cuda": (64,)}
@@ -124,7 +123,7 @@ class Plan:
         sizes += [("classes", SIDE, count) for count in CLASS_COUNTS]
         return [
             SizedNetwork(axis, Case(model, TRAIN, variant, batch, self.captured(device), tf32, side, classes))
-            for model in dict.fromkeys(self.models or (deep(),))
+            for model in dict.fromkeys(self.models or (SHAPE,))
             for batch in self.batches or SCALED_BATCHES[device.type]
             for variant in self.scaled_backends(device)
             for tf32 in self.allowed(device)
@@ -137,10 +136,3 @@ class Plan:
     def captured(self, device: torch.device) -> bool:
         """Whether what is measured by its size runs as a graph."""
         return device.type == "cuda" and self.launch != "eager"
-
-
-def deep() -> str:
-    """The shape of the recipe `best`."""
-    if "qcn-deep" in MODELS:
-        return "qcn-deep"
-    return "qcn:" + ";".join(f"{name}={json.dumps(value, separators=(',', ':'))}" for name, value in DEEP.items())

@@ -27,26 +27,26 @@ SETTINGS = {
 def network_step(case: Case, device: torch.device) -> Step:
     """A training step, or a forward pass, of the network of `case` on one random batch."""
     network = build_model(case.model, channels=CHANNELS, classes=case.classes).to(device)
-    network = VARIANTS[case.variant].prepare(network.train(case.passing != FORWARD))  # type: ignore[arg-type]
+    prepared = VARIANTS[case.variant].prepare(network.train(case.passing != FORWARD))
     generator = torch.Generator().manual_seed(0)
     images = torch.randn(case.batch, CHANNELS, case.side, case.side, generator=generator).to(device)
     if case.passing == FORWARD:
 
         def forward() -> None:
             with torch.no_grad():
-                network(images)
+                prepared(images)
 
         return forward
 
     labels = torch.randint(case.classes, (case.batch,), generator=generator).to(device)
     on_cuda = device.type == "cuda"
     optimiser = torch.optim.AdamW(
-        network.parameters(), lr=LEARNING_RATE, fused=on_cuda or None, capturable=on_cuda and case.graph
+        prepared.parameters(), lr=LEARNING_RATE, fused=on_cuda or None, capturable=on_cuda and case.graph
     )
 
     def train() -> None:
         optimiser.zero_grad(set_to_none=True)
-        spread_loss(network(images).activations, labels, MARGIN).backward()
+        spread_loss(prepared(images).activations, labels, MARGIN).backward()
         optimiser.step()
 
     return train

@@ -12,9 +12,8 @@ from torch import nn
 from quatcaps.bench.paper import as_in_the_paper
 from quatcaps.bench.rows import REFERENCE
 from quatcaps.errors import QuatcapsError, unknown_name
-from quatcaps.layers import use_backend
-from quatcaps.layers.capsules import CapsuleLayer
-from quatcaps.models.capsule_network import CapsuleNetwork
+from quatcaps.layers import CapsuleLayer, use_backend
+from quatcaps.models import Network
 from quatcaps.routing import BACKENDS, Votes
 from quatcaps.routing.backends import default
 
@@ -29,7 +28,7 @@ FAST_BATCHES = {"cpu": (8,), "cuda": (64, 128, 256, 512)}
 class Variant:
     """A way to compute: `prepare` gives the network that computes so, with the weights of the one it is given."""
 
-    prepare: Callable[[CapsuleNetwork], nn.Module]
+    prepare: Callable[[Network], nn.Module]
     captured: bool = True
     """Whether it is measured as a CUDA graph too, unless told otherwise."""
 
@@ -58,7 +57,7 @@ def insist(layer: CapsuleLayer, backend: str) -> None:
     hook = layer.routing.register_forward_pre_hook(check)
 
 
-def compiled(network: CapsuleNetwork) -> nn.Module:
+def compiled(network: Network) -> nn.Module:
     """`torch.compile` of the reference, for the one size that is measured."""
     torch.compiler.reset()
     by_backend(network, REFERENCE)

@@ -7,13 +7,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from quatcaps.data.batches import evaluation_batches
 from quatcaps.data.imageset import ImageSet
 from quatcaps.data.viewpoints import degrees
 from quatcaps.errors import QuatcapsError
 from quatcaps.layers import holds_votes
+from quatcaps.models import Network
 from quatcaps.pipelines import Pipeline
 
 MEMORY = 2**30
@@ -24,17 +25,17 @@ BYTES_PER_PIXEL = 64 * 4 * 4
 LARGEST_BATCH = 512
 
 
-def evaluation_batch(network: nn.Module, size: tuple[int, int]) -> int:
+def evaluation_batch(network: Network, size: tuple[int, int]) -> int:
     """How many images of height and width `size` fit in `MEMORY` at once."""
     needed = BYTES_PER_PIXEL * size[0] * size[1]
     if holds_votes(network):
-        needed += BYTES_PER_VOTE * network.votes(*size)  # type: ignore[operator]
+        needed += BYTES_PER_VOTE * network.votes(*size)
     return max(1, min(LARGEST_BATCH, MEMORY // needed))
 
 
 @torch.no_grad()
 def activations_of(
-    network: nn.Module,
+    network: Network,
     images: ImageSet,
     pipeline: Pipeline,
     device: torch.device,
@@ -57,7 +58,7 @@ def activations_of(
     return torch.cat(found)
 
 
-def mean_activations(network: nn.Module, views: Sequence[Tensor]) -> Tensor:
+def mean_activations(network: Network, views: Sequence[Tensor]) -> Tensor:
     """(N, classes) float32, over several views of the same images."""
     return torch.stack([network(view).activations.float() for view in views]).mean(0)
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from torch import nn
-
 from quatcaps.data.imageset import ImageSet
 from quatcaps.errors import QuatcapsError
+from quatcaps.models import Network
 from quatcaps.training.config import TrainingConfig
 from quatcaps.training.run import Run
 
@@ -18,7 +17,7 @@ class Trained:
     """A network ready to evaluate, and what it was trained on."""
 
     name: str  # for messages: a run's folder, or the name of published weights
-    network: nn.Module
+    network: Network
     config: TrainingConfig
     channels: int
     classes: tuple[str, ...]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from typing import Protocol, runtime_checkable
+from typing import TypeVar
 
 import torch
 import torch.nn.functional as F
@@ -12,29 +12,12 @@ from torch import Tensor, nn
 from quatcaps.capsules import Capsules
 from quatcaps.errors import QuatcapsError, at_least_one
 from quatcaps.poses import PoseType, pose_type
-from quatcaps.routing import EM, Votes, Window
+from quatcaps.routing import EM, Routing, Votes, Window
 from quatcaps.routing.backends import AUTO, REFERENCE, check, choose
 from quatcaps.routing.shapes import Shapes
 from quatcaps.routing.votes import check_coordinates
 
-
-@runtime_checkable
-class Routing(Protocol):
-    """Settings of a routing that a layer can hold, such as `EM`: a value, best a frozen dataclass."""
-
-    @property
-    def iterations(self) -> int:
-        """How often it asks the votes for sums."""
-        ...
-
-    @property
-    def competition(self) -> str:
-        """Who shares a child: see `Votes`."""
-        ...
-
-    def module(self, parents: int) -> nn.Module:
-        """A module that turns `Votes` into `Capsules` of that many parent types."""
-        ...
+Module = TypeVar("Module", bound=nn.Module)
 
 
 class CapsuleLayer(nn.Module):
@@ -216,7 +199,7 @@ def holds_votes(network: nn.Module) -> bool:
     return any(module.backend == REFERENCE for module in network.modules() if isinstance(module, CapsuleLayer))
 
 
-def use_backend(network: nn.Module, backend: str) -> nn.Module:
+def use_backend(network: Module, backend: str) -> Module:
     """Has all capsule layers of `network` compute by that backend; returns the network."""
     check(backend)
     for module in network.modules():

@@ -8,13 +8,11 @@ from dataclasses import dataclass
 from torch import Tensor, nn
 
 from quatcaps.capsules import Capsules
-from quatcaps.errors import unknown_name
 from quatcaps.layers import ClassCapsules, ConvolutionalCapsules, PrimaryCapsules
-from quatcaps.layers.capsules import Routing
 from quatcaps.layers.images import check_ends, check_images, check_size, least_size
-from quatcaps.routing import EM, VB
-
-ROUTINGS = ("em", "vb")
+from quatcaps.models.network import Network
+from quatcaps.poses import PoseType, pose_setting
+from quatcaps.routing import EM, Routing, routing_setting
 
 
 @dataclass(frozen=True)
@@ -23,9 +21,8 @@ class CapsuleSettings:
 
     Residual blocks are (channels, stride); capsule layers are (capsules, kernel, stride); a `stem`, one convolution
     (channels, kernel, stride), stands in for all blocks. `stem_norm`: batch normalisation of the stem; `head_norm`: of
-    primary poses and activations. `routing`: `em`, with `iterations`, `activation`, `competition`, `variance_floor`,
-    `mass`, `one_child`, `betas` and `contrast` as in `EM`, or `vb`, with `iterations`, `activation` and `competition`
-    as in `VB`. `coordinates`: see `ClassCapsules`.
+    primary poses and activations. `pose`: a name or a `PoseType`. `routing`: `EM`, `VB` or settings of one's own.
+    `coordinates`: see `ClassCapsules`.
     """
 
     branched: bool = True
@@ -37,45 +34,18 @@ class CapsuleSettings:
     joint_blocks: tuple[tuple[int, int], ...] = ((64, 1), (96, 2))
     head_norm: bool = True
     capsules: tuple[tuple[int, int, int], ...] = ((16, 5, 1), (16, 5, 1), (16, 5, 1))
-    pose: str = "quaternion"
+    pose: str | PoseType = pose_setting("quaternion")
     coordinates: bool = False
-    routing: str = "em"
-    iterations: int = 2
-    activation: str = "normalized"
-    competition: str = "position"
-    variance_floor: float = 1e-4
-    mass: str = "summed"
-    one_child: str = "floored"
-    betas: str = "zero"
-    contrast: float = 1.0
-
-    def routed(self) -> Routing:
-        """The settings of the routing."""
-        if self.routing not in ROUTINGS:
-            raise unknown_name("routing", self.routing, ROUTINGS)
-        if self.routing == "vb":
-            return VB(self.iterations, self.activation, self.competition)
-        return EM(
-            self.iterations,
-            self.activation,
-            self.competition,
-            self.variance_floor,
-            self.mass,
-            self.one_child,
-            self.betas,
-            self.contrast,
-        )
+    routing: Routing = routing_setting(EM())
 
 
-class CapsuleNetwork(nn.Module):
+class CapsuleNetwork(Network):
     """(N, channels, H, W) images → class capsules: poses (N, classes, dims), activations (N, classes)."""
 
     def __init__(self, channels: int, classes: int, settings: CapsuleSettings | None = None) -> None:
-        super().__init__()
         settings = settings or CapsuleSettings()
         check_ends(channels, classes)
-        self.channels, self.classes, self.settings = channels, classes, settings
-        routing = settings.routed()
+        super().__init__(channels, classes, settings)
         self.primary = PrimaryCapsules(
             channels,
             settings.primary,
@@ -90,17 +60,17 @@ class CapsuleNetwork(nn.Module):
         self.layers = nn.ModuleList()
         for parents, kernel, stride in settings.capsules:
             self.layers.append(
-                ConvolutionalCapsules(children, parents, kernel, stride, pose=settings.pose, routing=routing)
+                ConvolutionalCapsules(children, parents, kernel, stride, pose=settings.pose, routing=settings.routing)
             )
             children = parents
         self.classify = ClassCapsules(
-            children, classes, pose=settings.pose, routing=routing, coordinates=settings.coordinates
+            children, classes, pose=settings.pose, routing=settings.routing, coordinates=settings.coordinates
         )
 
     @property
     def least_size(self) -> int:
         """The side of the smallest square image that fits."""
-        windows = [(layer.window.height, layer.window.stride) for layer in self._layers()]
+        windows = [(layer.window.height, layer.window.stride) for layer in self.convolutional]
         if (stem := self.primary.stem) is not None:
             return least_size(1, [stem[1:], *windows])
         return least_size(self.primary.stride, windows)
@@ -120,15 +90,17 @@ class CapsuleNetwork(nn.Module):
     def votes_by_layer(self, height: int, width: int) -> list[int]:
         """The votes of one image of that size in each capsule layer, the classes last."""
         grid, votes = self.primary.grid(height, width), []
-        for layer in self._layers():
+        for layer in self.convolutional:
             votes.append(layer.votes(*grid))
             grid = layer.positions(*grid)
         return [*votes, self.classify.votes(*grid)]
 
     @property
     def description(self) -> str:
-        kernels = ", ".join(f"{layer.window.height}×{layer.window.width}" for layer in self._layers())
+        kernels = ", ".join(f"{layer.window.height}×{layer.window.width}" for layer in self.convolutional)
         return f"capsule layers of {kernels} behind a stride of {self.primary.stride}"
 
-    def _layers(self) -> list[ConvolutionalCapsules]:
+    @property
+    def convolutional(self) -> list[ConvolutionalCapsules]:
+        """The layers between the primary and the class capsules."""
         return [layer for layer in self.layers if isinstance(layer, ConvolutionalCapsules)]

@@ -10,6 +10,7 @@ from quatcaps.errors import QuatcapsError, at_least_one
 from quatcaps.layers.dropout import Dropout
 from quatcaps.layers.images import check_ends, check_images
 from quatcaps.models.logits import Logits
+from quatcaps.models.network import Network
 
 
 @dataclass(frozen=True)
@@ -25,14 +26,13 @@ class CNNSettings:
     size: tuple[int, int] = (32, 32)
 
 
-class CNN(nn.Module):
+class CNN(Network):
     """(N, channels, H, W) images of one size → `Logits`."""
 
     def __init__(self, channels: int, classes: int, settings: CNNSettings | None = None) -> None:
-        super().__init__()
         settings = settings or CNNSettings()
         check_ends(channels, classes)
-        self.channels, self.classes, self.settings = channels, classes, settings
+        super().__init__(channels, classes, settings)
         at_least_one("widths of convolutions", len(settings.widths))
         for width in settings.widths:
             at_least_one("channels of a convolution (widths)", width)
@@ -65,7 +65,3 @@ class CNN(nn.Module):
                 f"build it with size=[{height},{width}]"
             )
         return Logits(self.classify(self.features(images).flatten(1)))
-
-    def votes(self, height: int, width: int) -> int:
-        """None: there are no capsules."""
-        return 0

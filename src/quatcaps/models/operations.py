@@ -26,7 +26,7 @@ def multiply_adds(network: nn.Module, channels: int, size: tuple[int, int]) -> i
         elif isinstance(layer, nn.Linear):
             total += layer.weight.numel()
         elif isinstance(layer, ConvolutionalCapsules | ClassCapsules):
-            each = layer.pose.dims * (layer.pose.columns + 3 * int(layer.routing.settings.iterations))  # type: ignore
+            each = layer.pose.dims * (layer.pose.columns + 3 * layer.iterations)
             total += layer.votes(*inputs[0].shape[-2:]) * each
 
     counted = (nn.Conv2d, nn.Linear, ConvolutionalCapsules, ClassCapsules)

@@ -10,6 +10,7 @@ from quatcaps.errors import at_least_one
 from quatcaps.layers import ResidualBlock
 from quatcaps.layers.images import check_ends, check_images, check_size
 from quatcaps.models.logits import Logits
+from quatcaps.models.network import Network
 
 
 @dataclass(frozen=True)
@@ -21,15 +22,14 @@ class ResNetSettings:
     blocks: int = 3
 
 
-class ResNet(nn.Module):
+class ResNet(Network):
     """(N, channels, H, W) images → `Logits`: a convolution, stages of residual blocks, the mean over the grid, one
     linear layer. With three stages, 6 · blocks + 2 layers as they are usually counted."""
 
     def __init__(self, channels: int, classes: int, settings: ResNetSettings | None = None) -> None:
-        super().__init__()
         settings = settings or ResNetSettings()
         check_ends(channels, classes)
-        self.channels, self.classes, self.settings = channels, classes, settings
+        super().__init__(channels, classes, settings)
         at_least_one("widths of stages", len(settings.widths))
         at_least_one("blocks of a stage", settings.blocks)
         self.stem = nn.Conv2d(channels, settings.widths[0], 3, padding=1, bias=False)
@@ -43,17 +43,8 @@ class ResNet(nn.Module):
         self.norm = nn.BatchNorm2d(before)
         self.classify = nn.Linear(before, classes)
 
-    @property
-    def least_size(self) -> int:
-        """The side of the smallest square image that fits: any image does."""
-        return 1
-
     def forward(self, images: Tensor) -> Logits:
         check_images(images, self.channels, self.classify.weight)
         check_size(images, self.least_size, "a residual network")
         features = self.norm(self.stages(self.stem(images))).relu()
         return Logits(self.classify(features.mean((2, 3))))
-
-    def votes(self, height: int, width: int) -> int:
-        """None: there are no capsules."""
-        return 0

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from quatcaps.errors import at_least_one
 from quatcaps.layers.images import check_ends, check_images, check_size
 from quatcaps.models.logits import Logits
+from quatcaps.models.network import Network
 
 
 @dataclass(frozen=True)
@@ -18,14 +19,13 @@ class SmallCNNSettings:
     widths: tuple[int, ...] = (20, 40, 60)
 
 
-class SmallCNN(nn.Module):
+class SmallCNN(Network):
     """(N, channels, H, W) images → `Logits`: convolutions, average pooling over the grid, one linear layer."""
 
     def __init__(self, channels: int, classes: int, settings: SmallCNNSettings | None = None) -> None:
-        super().__init__()
         settings = settings or SmallCNNSettings()
         check_ends(channels, classes)
-        self.channels, self.classes, self.settings = channels, classes, settings
+        super().__init__(channels, classes, settings)
         at_least_one("widths of convolutions", len(settings.widths))
         for width in settings.widths:
             at_least_one("channels of a convolution (widths)", width)
@@ -44,7 +44,3 @@ class SmallCNN(nn.Module):
         check_images(images, self.channels, self.classify.weight)
         check_size(images, self.least_size, f"{len(self.settings.widths)} poolings by 2")
         return Logits(self.classify(self.features(images).mean((2, 3))))
-
-    def votes(self, height: int, width: int) -> int:
-        """None: there are no capsules."""
-        return 0

@@ -11,8 +11,9 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
+from quatcaps.models.variants import COARSE, DEEP
 from quatcaps.recipes import best, paper
-from quatcaps.recipes.chosen import COARSE, DEEP, TOYS
+from quatcaps.recipes.chosen import TOYS
 from quatcaps.recipes.rows import Row, whole
 from quatcaps.training.config import TrainingConfig
 

@@ -6,28 +6,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from quatcaps.models.variants import COARSE, DEEP
 from quatcaps.recipes.as_published import paper
 from quatcaps.training.config import TrainingConfig
-
-COARSE: Mapping[str, Any] = {
-    "primary": 16,
-    "pose_blocks": ((24, 2), (48, 2)),
-    "activation_blocks": ((24, 4),),
-    "joint_blocks": ((48, 2), (72, 2)),
-    "capsules": ((16, 3, 2), (16, 3, 1)),
-}
-"""A shape of QCN: capsules on a quarter of the image's grid, not half, with windows of 3×3; 65,538 parameters on
-smallNORB, and 1% of the votes."""
-
-DEEP: Mapping[str, Any] = {
-    "primary": 32,
-    "pose_blocks": ((32, 1), (48, 2), (64, 2)),
-    "activation_blocks": ((16, 2), (24, 2)),
-    "joint_blocks": ((48, 1), (64, 2), (72, 2)),
-    "capsules": ((16, 3, 2), (16, 3, 1)),
-}
-"""The same capsules behind one more residual block in either branch: the parameters of the paper's 5×5 windows go into
-convolutions. 161,904 parameters on CIFAR-10, 2% of the votes."""
 
 REGULARISED: Mapping[str, Any] = {
     "schedule": "cosine",

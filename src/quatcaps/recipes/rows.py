@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from quatcaps.models import settings_for, settings_of
-from quatcaps.settings import to_json
+from quatcaps.models import stored_settings
 from quatcaps.training.config import TrainingConfig
 
 QCN_PAPER = "Özcan et al. 2020"
@@ -64,6 +63,4 @@ class Quoted:
 
 def whole(config: TrainingConfig) -> TrainingConfig:
     """A configuration with what its network changes for its dataset written out, as a run's folder has it."""
-    changes = {**settings_for(config.model, config.dataset), **config.model_settings}
-    known = to_json(settings_of(config.model, changes))
-    return config.changed({"model_settings": {name: known[name] for name in changes}})
+    return config.changed({"model_settings": stored_settings(config.model, config.dataset, config.model_settings)})

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+from typing import Generic, TypeVar
+
 import torch
 from torch import Tensor, nn
 
+Module = TypeVar("Module", bound=nn.Module)
 
-class Average:
+
+class Average(Generic[Module]):
     """An average of `network` in another one of the same kind, by `average ← average + (1 − decay)(weights − average)`.
 
     In its first steps the decay is t/(t + 10), so that where the network began is soon forgotten. Buffers, such as the
     statistics of batch normalisation, are averaged too; those of whole numbers are copied.
     """
 
-    def __init__(self, network: nn.Module, average: nn.Module, decay: float) -> None:
+    def __init__(self, network: nn.Module, average: Module, decay: float) -> None:
         self.network, self.decay = average.eval().requires_grad_(False), decay
         self.rate = torch.ones((), device=next(network.parameters()).device)
         pairs = list(zip(average.state_dict().values(), network.state_dict().values(), strict=True))

@@ -7,13 +7,12 @@ from pathlib import Path
 import torch
 from rich.console import Console
 
-from quatcaps import settings
 from quatcaps.data import find_dataset
 from quatcaps.data.batches import check_batch
 from quatcaps.data.cache import data_folder
 from quatcaps.data.imageset import ImageSet
 from quatcaps.data.splits import Experiment
-from quatcaps.models import build, parameter_count, settings_for, settings_of
+from quatcaps.models import build, parameter_count, stored_settings
 from quatcaps.training.config import TrainingConfig
 from quatcaps.training.loop import Trainer
 from quatcaps.training.processes import ALONE, Processes, joined
@@ -109,9 +108,8 @@ def checked(config: TrainingConfig) -> TrainingConfig:
     """
     find_dataset(config.dataset)
     choose_device(config.device)
-    changes = {**settings_for(config.model, config.dataset), **config.model_settings}
-    whole = settings.to_json(settings_of(config.model, changes))
-    config = config.changed({"model_settings": {name: whole[name] for name in changes}})
+    stored = stored_settings(config.model, config.dataset, config.model_settings)
+    config = config.changed({"model_settings": stored})
     if config.crop:
         check_network(config, (config.crop, config.crop))
     return config

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -16,7 +17,9 @@ SCHEDULES = ("staircase", "cosine", "constant")
 VIEWPOINTS = ("all", "azimuth", "elevation")
 PROTOCOLS = ("strict", "pooled")
 RESIDENCES = ("auto", "device", "host")
-BACKENDS = ("auto", "reference", "lean", "native", "triton")
+BACKENDS = ("auto", "reference", "native", "triton")
+RETIRED = {"backend": {"lean": "auto"}}
+"""Values that files of earlier versions have, by setting, and what they are read as."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +44,9 @@ class TrainingConfig(Pipeline):
         "auto", "where training images are kept: device, host (fetched ahead), or auto: the device where they fit"
     )
     model: str = setting("qcn", "network by name")
-    model_settings: dict[str, Any] = setting({}, "a change to the network, NAME=VALUE; may be given several times")
+    model_settings: dict[str, Any] = setting(
+        {}, "a change to the network, NAME=VALUE, such as routing.iterations=3; may be given several times"
+    )
     loss: str = setting("spread", "spread or cross-entropy")
     margin_scale: float = setting(50_000.0, "steps per unit of the spread loss's margin schedule")
     score_scale: float = setting(1.0, "factor on the scores in cross-entropy; 10 suits capsule activations")
@@ -62,7 +67,7 @@ class TrainingConfig(Pipeline):
     seed: int = setting(0, "seed of the weights, the order of the images and the crops")
     device: str = setting("auto", "cpu, cuda, cuda:N, or auto: cuda where there is one")
     backend: str = setting(
-        "auto", "what computes the routing: reference, lean, native, triton, or auto: the device's fastest"
+        "auto", "what computes the routing: reference, native, triton, or auto: the device's fastest"
     )
     cuda_graph: bool = setting(True, "on CUDA, capture the training step as one graph; never with several processes")
     evaluate_every: int = setting(
@@ -77,6 +82,7 @@ class TrainingConfig(Pipeline):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        object.__setattr__(self, "model_settings", plain(self.model_settings))
         for name, known in (
             ("loss", LOSSES),
             ("schedule", SCHEDULES),
@@ -114,4 +120,20 @@ class TrainingConfig(Pipeline):
 
     @staticmethod
     def from_json(values: Mapping[str, Any]) -> TrainingConfig:
-        return change(TrainingConfig(), values)
+        """The configuration that `to_json` gave, in this version or an earlier one."""
+        retired = {
+            name: known[values[name]]
+            for name, known in RETIRED.items()
+            if isinstance(values.get(name), str) and values[name] in known
+        }
+        return change(TrainingConfig(), {**values, **retired})
+
+
+def plain(model_settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Model settings as JSON gives them back; what is no plain value is written by its name, if it has one."""
+    try:
+        return json.loads(json.dumps(model_settings))
+    except TypeError:  # objects: whoever made them has loaded what they need
+        from quatcaps.models.changes import written
+
+        return {name: written(name, value) for name, value in model_settings.items()}

@@ -13,7 +13,6 @@ from types import FrameType
 from typing import Protocol, runtime_checkable
 
 import torch
-from torch import nn
 
 from quatcaps.data.batches import TrainingBatches, mix
 from quatcaps.data.imageset import ImageSet
@@ -23,6 +22,7 @@ from quatcaps.data.viewpoints import ALL
 from quatcaps.errors import QuatcapsError
 from quatcaps.evaluation.measure import Rate, activations_of
 from quatcaps.layers import use_backend
+from quatcaps.models import Network
 from quatcaps.training import checkpoint
 from quatcaps.training.averaging import Average
 from quatcaps.training.checkpoint import Position
@@ -99,7 +99,7 @@ class Trainer:
         self.step.totals.copy_(torch.tensor([self.position.loss_sum, self.position.errors], dtype=torch.float64))
         self.check_together(experiment.training)
 
-    def make_average(self) -> Average | None:
+    def make_average(self) -> Average[Network] | None:
         """Of the weights, where it is asked for."""
         if not self.config.averaging:
             return None
@@ -107,7 +107,7 @@ class Trainer:
         return Average(self.network, other, self.config.averaging)
 
     @property
-    def kept(self) -> nn.Module:
+    def kept(self) -> Network:
         """What is measured and kept: the network, or the average of its weights."""
         return self.network if self.average is None else self.average.network
 

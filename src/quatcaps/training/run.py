@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import nn
 
 import quatcaps
 from quatcaps import data
@@ -18,7 +17,7 @@ from quatcaps.data.imageset import ImageSet
 from quatcaps.data.splits import Experiment, arrange
 from quatcaps.errors import QuatcapsError
 from quatcaps.files import make_folder, read_json, write_json
-from quatcaps.models import build
+from quatcaps.models import Network, build
 from quatcaps.training.checkpoint import AVERAGE, WEIGHTS, checkpoints, load_weights
 from quatcaps.training.config import TrainingConfig
 
@@ -39,7 +38,7 @@ class Run:
     def checkpoints(self) -> Path:
         return self.folder / "checkpoints"
 
-    def network(self) -> nn.Module:
+    def network(self) -> Network:
         """The network as this run initialises it."""
         return build(
             self.config.model,
@@ -49,7 +48,7 @@ class Run:
             **self.config.model_settings,
         )
 
-    def trained_network(self) -> nn.Module:
+    def trained_network(self) -> Network:
         """The network of the newest checkpoint, ready to evaluate; with the average of its weights, if there is one."""
         saved = checkpoints(self.checkpoints)
         if not saved:

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from quatcaps.losses import cross_entropy, margin, spread_loss
-from quatcaps.models import Output
+from quatcaps.models import Network, Output
 from quatcaps.training.averaging import Average
 from quatcaps.training.config import TrainingConfig
 from quatcaps.training.health import NonFiniteError, origin
@@ -34,7 +34,7 @@ class TrainingStep:
         config: TrainingConfig,
         device: torch.device,
         processes: Processes = ALONE,
-        average: Average | None = None,
+        average: Average[Network] | None = None,
     ) -> None:
         self.network, self.config, self.device, self.processes = network, config, device, processes
         self.average = average

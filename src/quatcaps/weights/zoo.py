@@ -6,12 +6,11 @@ import hashlib
 from pathlib import Path
 
 import torch
-from torch import nn
 
 from quatcaps.errors import QuatcapsError, unknown_name
 from quatcaps.evaluation.trained import Trained, trained_run
 from quatcaps.files import explained
-from quatcaps.models import build, parameter_count
+from quatcaps.models import Network, build, parameter_count
 from quatcaps.tensors import load_into
 from quatcaps.training.run import open_run
 from quatcaps.weights.cards import Card, read_card
@@ -35,7 +34,7 @@ def names() -> list[str]:
     return sorted(path.stem for path in PUBLISHED.glob("*.json"))
 
 
-def load(name: str | Path) -> nn.Module:
+def load(name: str | Path) -> Network:
     """The trained network of that name, in evaluation mode on the CPU.
 
     name: as `quatcaps weights list` shows; or the path of a .safetensors file with its card beside it, or of a run's
@@ -142,5 +141,5 @@ def digest(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def _network(card: Card) -> nn.Module:
+def _network(card: Card) -> Network:
     return build(card.model, channels=card.channels, classes=len(card.classes), seed=0, **card.config.model_settings)
