@@ -100,6 +100,7 @@ def route_image(
     mass: str = "summed",
     one_child: str = "floored",
     contrast: float = 1.0,
+    variance: str = "diagonal",
     coordinates: bool = False,
 ) -> tuple[Array, Array, dict[tuple[Capsule, Capsule], float]]:
     child_types, dims, height, width = poses.shape
@@ -128,7 +129,7 @@ def route_image(
     epsilon = 1e-9 if one_child == "damped" else 0.0
     assignments = {(i, j): 1 / len(rivals(i, j)) for i, j in votes}
     mean: dict[Capsule, Array] = {}
-    variance: dict[Capsule, Array] = {}
+    variances: dict[Capsule, Array] = {}
     parent_activations: dict[Capsule, float] = {}
     for iteration in range(1, iterations + 1):
         temperature = 0.01 * (1 - 0.95**iteration)
@@ -138,8 +139,8 @@ def route_image(
             for (i, j), v in votes.items():
                 density = 0.0
                 for h in range(dims):
-                    density -= (v[h] - mean[j][h]) ** 2 / (2 * variance[j][h])
-                    density -= 0.5 * math.log(2 * math.pi * variance[j][h])
+                    density -= (v[h] - mean[j][h]) ** 2 / (2 * variances[j][h])
+                    density -= 0.5 * math.log(2 * math.pi * variances[j][h])
                 logs[i, j] = math.log(parent_activations[j] + epsilon) + density
             for i, j in votes:
                 largest = max(logs[i, k] for k in rivals(i, j))
@@ -152,11 +153,14 @@ def route_image(
             received = sum(given.values())
             divisor = received + epsilon
             mean[j] = sum(given[i] * votes[i, j] for i in given) / divisor
-            variance[j] = sum(given[i] * (votes[i, j] - mean[j]) ** 2 for i in given) / divisor + variance_floor
+            spread = sum(given[i] * (votes[i, j] - mean[j]) ** 2 for i in given) / divisor
+            if variance == "isotropic":
+                spread = np.full(dims, spread.mean())
+            variances[j] = spread + variance_floor
             if mass == "normalised":
                 children_per_parent = len(given) / len(beta_u)
                 received *= 100 / children_per_parent
-            cost = sum((beta_u[j[0]] + math.log(math.sqrt(variance[j][h]))) * received for h in range(dims))
+            cost = sum((beta_u[j[0]] + math.log(math.sqrt(variances[j][h]))) * received for h in range(dims))
             logits[j] = temperature * (beta_a[j[0]] - cost)
         for j in all_parents:
             logit = logits[j]

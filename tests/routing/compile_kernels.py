@@ -110,5 +110,6 @@ if __name__ == "__main__":
         compile_kernel(backward.sum_children, {**flags, **launch.plan_children(quaternions, 1).options()})
     compile_kernel(parts.add_moments, {"TILE": 256})
     compile_kernel(parts.add_maps, {"TILE": 64, "TILE_ROWS": 16})
-    compile_kernel(rotor.rotor_matrix, {"PARENTS": 16, "TILE": 256})
-    compile_kernel(rotor.rotor_matrix_backward, {"PARENTS": 16, "TILE": 256})
+    for right in (False, True):
+        compile_kernel(rotor.rotor_matrix, {"PARENTS": 16, "TILE": 256, "RIGHT": right})
+        compile_kernel(rotor.rotor_matrix_backward, {"PARENTS": 16, "TILE": 256, "RIGHT": right})

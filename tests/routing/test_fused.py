@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -40,16 +41,24 @@ def example_moments(parents: int, dims: int) -> list[Tensor]:
     return [torch.randn(shape, generator=generator), mass, first, second, *betas]
 
 
-@pytest.mark.parametrize(
-    ("activation", "contrast"), [("normalized", 1.0), ("normalized", 3.0), ("standardized", 2.5), ("logistic", 1.0)]
-)
-@pytest.mark.parametrize(("parents", "dims"), [(5, 3), (16, 3), (1, 16), (33, 16)])
-def test_m_step(parents: int, dims: int, activation: str, contrast: float) -> None:
+SETTINGS = {
+    "normalized": EM(),
+    "more contrast": EM(contrast=3.0),
+    "standardized": EM(activation="standardized", contrast=2.5),
+    "logistic": EM(activation="logistic"),
+    "isotropic": EM(variance="isotropic"),
+    "EM-IBM": replace(em.EM_IBM, variance_floor=1e-4),
+    "damped and isotropic": EM(one_child="damped", variance="isotropic"),
+}
+
+
+@pytest.mark.parametrize("settings", SETTINGS.values(), ids=SETTINGS.keys())
+@pytest.mark.parametrize(("parents", "dims"), [(5, 3), (16, 4), (1, 16), (33, 16)])
+def test_m_step(parents: int, dims: int, settings: EM) -> None:
     results = []
     for m_step, dtype in ((em_fused.m_step, torch.float32), (em.m_step, torch.float64)):
         leaves = [values.to(DEVICE, dtype).clone().requires_grad_() for values in example_moments(parents, dims)]
-        settings = EM(activation=activation, contrast=contrast)
-        estimate = m_step(Moments(*leaves[:4]), *leaves[4:], settings, 0.0975)
+        estimate = m_step(Moments(*leaves[:4]), *leaves[4:], settings, 0.0975, 1.7)
         outputs = [*estimate.parents, estimate.activation]
         generator = torch.Generator().manual_seed(1)
         weights = [torch.randn(output.shape, generator=generator).to(DEVICE, dtype) for output in outputs]
@@ -120,20 +129,23 @@ def test_m_step_of_equal_parents_with_no_logit() -> None:
     assert all(torch.isfinite(grad).all() for grad in grads)
 
 
-def test_rotor_matrix() -> None:
+@pytest.mark.parametrize("right", [False, True])
+def test_rotor_matrix(right: bool) -> None:
     generator = torch.Generator().manual_seed(0)
     angle, axis = 4 * torch.randn(3, 4, 5, generator=generator), torch.randn(3, 4, 5, 3, generator=generator)
     axis[0, 0, 0] = 0
     axis[0, 0, 1] *= 1e-30
     axis[0, 0, 2] *= 1e30
-    weights = torch.randn(3, 4, 5, 3, 3, generator=generator)
+    side = 4 if right else 3
+    weights = torch.randn(3, 4, 5, side, side, generator=generator)
     results = []
     for dtype in (torch.float32, torch.float64):
         leaves = [values.to(DEVICE, dtype).clone().requires_grad_() for values in (angle, axis)]
         if dtype == torch.float32:
-            matrix = fused.rotor_matrix(*leaves)
+            matrix = fused.rotor_matrix(*leaves, right)
         else:
-            matrix = quaternion.rotor_to_matrix(quaternion.rotor(*leaves))
+            formula = quaternion.right_embedding if right else quaternion.rotor_to_matrix
+            matrix = formula(quaternion.rotor(*leaves))
         grads = torch.autograd.grad((matrix * weights.to(DEVICE, dtype)).sum(), leaves)
         results.append([matrix.detach(), *grads])
     for found, wanted in zip(results[0][:2], results[1][:2], strict=True):
@@ -189,7 +201,7 @@ def test_plans_cover_everything(parents: int, dims: int) -> None:
 def test_nothing_is_kept_without_gradients() -> None:
     children, window = layer()
     with torch.no_grad():
-        kept = operators.moments(*children, *example_parents(), None, None, None, False, window)[3]
+        kept = operators.moments(*children, *example_parents(), [], False, window)[3]
     assert kept.numel() == 0
 
 

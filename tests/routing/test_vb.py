@@ -315,7 +315,7 @@ def test_backends_with_other_settings(routing: VB, backend: str) -> None:
     "case",
     [
         *("equal votes", "zero poses", "zero axes", "one child", "one parent", "one far pose"),
-        *("no activation", "full activation", "faint activation", "huge activation", "a single active child"),
+        *("no activation", "full activation", "faint activation", "a single active child"),
         *("poses of 1e-40", "poses of 1e-30", "poses of 1e6", "poses of 1e30", "poses of 3e38"),
         *("smallest prior", "largest prior"),
     ],
@@ -346,8 +346,6 @@ def test_degenerate_input_stays_finite(case: str, activation: str, competition: 
                 active.fill_(1)
             elif case == "faint activation":
                 active.mul_(1e-30)
-            elif case == "huge activation":
-                active.mul_(1e12)
             elif case in ("a single active child", "smallest prior"):
                 active.zero_()[:, 0, 1, 1] = 1
             elif case == "one far pose":

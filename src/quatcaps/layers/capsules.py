@@ -52,6 +52,7 @@ class CapsuleLayer(nn.Module):
             competition=self.competition,
             backend=self.backend,
             iterations=self.iterations,
+            bounded=self.pose.bounded,
         )
 
     def computed_by(self, poses: Tensor) -> str:

@@ -36,4 +36,4 @@ class FixedAxisMaps(nn.Module):
         return quaternion.rotor_to_matrix(quaternion.rotor(self.angle, axis))
 
 
-FIXED_AXIS = PoseType(name="fixed-axis", rows=1, columns=3, maps=FixedAxisMaps)
+FIXED_AXIS = PoseType(name="fixed-axis", rows=1, columns=3, maps=FixedAxisMaps, bounded=True)

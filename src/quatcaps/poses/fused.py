@@ -1,5 +1,5 @@
-"""Rotors to rotation matrices as one kernel forward and one backward; `quaternion.rotor` and `rotor_to_matrix` are
-the formulas."""
+"""Rotors to matrices as one kernel forward and one backward; `quaternion.rotor`, `rotor_to_matrix` and
+`right_embedding` are the formulas."""
 
 from __future__ import annotations
 
@@ -9,21 +9,32 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from quatcaps.operators import operator
+
 TILE = 256
 
 
-def forward(angle: Tensor, axis: Tensor) -> Tensor:
-    """(offsets, I, J) and (offsets, I, J, 3) → (offsets, I, J, 3, 3), in memory as (offsets, I, 3, 3, J)."""
+def forward(angle: Tensor, axis: Tensor, right: bool) -> Tensor:
+    """(offsets, I, J) and (offsets, I, J, 3) → (offsets, I, J, C, C), in memory as (offsets, I, C, C, J).
+
+    `right`: the 4×4 matrices of right multiplication, q → q w; else the 3×3 rotations v → w v w*.
+    """
     from quatcaps.poses.kernels import rotor
 
-    matrix = empty(angle)
+    matrix = empty(angle, right)
     rotor.rotor_matrix[(math.ceil(angle.numel() / TILE),)](
-        angle.contiguous(), axis.contiguous(), matrix, angle.numel(), PARENTS=angle.shape[-1], TILE=TILE
+        angle.contiguous(),
+        axis.contiguous(),
+        matrix,
+        angle.numel(),
+        PARENTS=angle.shape[-1],
+        RIGHT=right,
+        TILE=TILE,
     )
     return matrix.movedim(4, 2)
 
 
-def backward(grad: Tensor, angle: Tensor, axis: Tensor) -> tuple[Tensor, Tensor]:
+def backward(grad: Tensor, angle: Tensor, axis: Tensor, right: bool) -> tuple[Tensor, Tensor]:
     from quatcaps.poses.kernels import rotor
 
     angle, axis = angle.contiguous(), axis.contiguous()
@@ -36,43 +47,46 @@ def backward(grad: Tensor, angle: Tensor, axis: Tensor) -> tuple[Tensor, Tensor]
         grad_axis,
         angle.numel(),
         PARENTS=angle.shape[-1],
+        RIGHT=right,
         TILE=TILE,
     )
     return grad_angle, grad_axis
 
 
-def empty(angle: Tensor) -> Tensor:
+def empty(angle: Tensor, right: bool) -> Tensor:
     offsets, children, parents = angle.shape
-    return angle.new_empty(offsets, children, 3, 3, parents)
+    columns = 4 if right else 3
+    return angle.new_empty(offsets, children, columns, columns, parents)
 
 
-rotor_matrix = torch.library.custom_op(
-    "quatcaps::rotor_matrix", forward, mutates_args=(), schema="(Tensor angle, Tensor axis) -> Tensor"
-)
-rotor_matrix_backward = torch.library.custom_op(
-    "quatcaps::rotor_matrix_backward",
-    backward,
-    mutates_args=(),
-    schema="(Tensor grad, Tensor angle, Tensor axis) -> (Tensor, Tensor)",
-)
+def empty_matrix(angle: Tensor, axis: Tensor, right: bool) -> Tensor:
+    return empty(angle, right).movedim(4, 2)
 
 
-@rotor_matrix.register_fake
-def _(angle: Tensor, axis: Tensor) -> Tensor:
-    return empty(angle).movedim(4, 2)
-
-
-@rotor_matrix_backward.register_fake
-def _(grad: Tensor, angle: Tensor, axis: Tensor) -> tuple[Tensor, Tensor]:
+def empty_backward(grad: Tensor, angle: Tensor, axis: Tensor, right: bool) -> tuple[Tensor, Tensor]:
     return angle.new_empty(angle.shape), axis.new_empty(axis.shape)
 
 
-def setup_context(ctx: Any, inputs: tuple[Tensor, Tensor], output: Tensor) -> None:
-    ctx.save_for_backward(*inputs)
+def save(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+    *rotor, ctx.right = inputs
+    ctx.save_for_backward(*rotor)
 
 
-def differentiate(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor]:
-    return rotor_matrix_backward(grad, *ctx.saved_tensors)
+def differentiate(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+    return *rotor_matrix_backward(grad, *ctx.saved_tensors, ctx.right), None
 
 
-rotor_matrix.register_autograd(differentiate, setup_context=setup_context)
+rotor_matrix_backward = operator(
+    "rotor_matrix_backward",
+    "(Tensor grad, Tensor angle, Tensor axis, bool right) -> (Tensor, Tensor)",
+    backward,
+    empty_backward,
+)
+rotor_matrix = operator(
+    "rotor_matrix",
+    "(Tensor angle, Tensor axis, bool right) -> Tensor",
+    forward,
+    empty_matrix,
+    save=save,
+    differentiate=differentiate,
+)

@@ -33,8 +33,8 @@ class RotorMaps(nn.Module):
 
     def forward(self, fused: bool = False) -> Float[Tensor, "offsets children parents 3 3"]:
         if fused and self.angle.dtype == torch.float32:
-            return rotor_matrix(self.angle, self.axis)
+            return rotor_matrix(self.angle, self.axis, False)
         return quaternion.rotor_to_matrix(quaternion.rotor(self.angle, self.axis))
 
 
-QUATERNION = PoseType(name="quaternion", rows=1, columns=3, maps=RotorMaps, fused=True)
+QUATERNION = PoseType(name="quaternion", rows=1, columns=3, maps=RotorMaps, fused=True, bounded=True)

@@ -9,6 +9,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from quatcaps import quaternion
+from quatcaps.poses.fused import rotor_matrix
 from quatcaps.poses.type import PoseType
 
 
@@ -31,8 +32,10 @@ class RightRotorMaps(nn.Module):
         nn.init.uniform_(self.angle, -math.pi, math.pi)
         nn.init.uniform_(self.axis, -1.0, 1.0)
 
-    def forward(self) -> Float[Tensor, "offsets children parents 4 4"]:
+    def forward(self, fused: bool = False) -> Float[Tensor, "offsets children parents 4 4"]:
+        if fused and self.angle.dtype == torch.float32:
+            return rotor_matrix(self.angle, self.axis, True)
         return quaternion.right_embedding(quaternion.rotor(self.angle, self.axis))
 
 
-ROTOR = PoseType(name="rotor", rows=1, columns=4, maps=RightRotorMaps)
+ROTOR = PoseType(name="rotor", rows=1, columns=4, maps=RightRotorMaps, fused=True, bounded=True)

@@ -15,7 +15,8 @@ class PoseType:
     `maps(offsets, children, parents)` builds a module whose call returns the matrices A as a tensor of shape
     (offsets, children, parents, columns, columns). `offsets` counts the places of a child in a parent's
     window: kernel height × kernel width, or 1 where all places share one map. Where the maps are `fused`,
-    the call takes `fused=True` for the same matrices by a kernel.
+    the call takes `fused=True` for the same matrices by a kernel. `bounded` promises that no number of a
+    matrix exceeds 1, as in a rotation; the numbers of others are bounded by `Votes`.
     """
 
     name: str
@@ -23,6 +24,7 @@ class PoseType:
     columns: int
     maps: Callable[[int, int, int], nn.Module]
     fused: bool = False
+    bounded: bool = False
 
     @property
     def dims(self) -> int:

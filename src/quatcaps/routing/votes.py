@@ -33,7 +33,8 @@ class Votes:
     poses (N, I, D, height, width), any finite numbers; activations (N, I, height, width) in [0, 1]; maps (offsets, I,
     J, C, C), any finite numbers. `competition` says who shares a child: the parent types at one `position`, or `all`
     parents at all positions that see it. `backend` is one of `BACKENDS`, or `auto` for the fastest of the device.
-    `iterations`: how often the routing means to ask for sums; any number is right, this one is fast.
+    `iterations`: how often the routing means to ask for sums; any number is right, this one is fast. `bounded`: no
+    number of a map exceeds 1.
     Half-precision input is computed in float32.
 
     Gradients reach children and maps if the votes were made where gradients are recorded. Then it does not matter in
@@ -55,6 +56,7 @@ class Votes:
         competition: str = "position",
         backend: str = AUTO,
         iterations: int = 2,
+        bounded: bool = False,
     ) -> None:
         if competition not in COMPETITIONS:
             raise unknown_name("competition", competition, COMPETITIONS)
@@ -67,7 +69,8 @@ class Votes:
         self.shapes = Shapes.of(poses, maps, window, competition)
         if window.coordinates:
             check_coordinates(self.shapes.dims, self.shapes.columns)
-        self._children = (poses.clamp(-POSE_LIMIT, POSE_LIMIT), activations, maps.clamp(-MAP_LIMIT, MAP_LIMIT))
+        maps = maps if bounded else maps.clamp(-MAP_LIMIT, MAP_LIMIT)
+        self._children = (poses.clamp(-POSE_LIMIT, POSE_LIMIT), activations, maps)
         self.backend, chosen = choose(backend, self.shapes, poses.dtype, poses.device)
         if self.backend != REFERENCE:
             check_transforms(self.backend, *self._children)

@@ -1,4 +1,7 @@
-"""One rotor per thread: (θ, a) → w = (cos θ, sin θ a/‖a‖) → the matrix R with R v = w v w*, and back."""
+"""One rotor per thread: (θ, a) → w = (cos θ, sin θ a/‖a‖) → a matrix, and back.
+
+The matrix is the rotation R with R v = w v w*, or, if RIGHT, the embedding with Q w for R q = q w.
+"""
 
 from __future__ import annotations
 
@@ -12,56 +15,59 @@ SMALLEST = tl.constexpr(1.1754943508222875e-38)
 def rotor_matrix(
     angle,  # (b, j)
     axis,  # (b, j, 3)
-    matrix,  # (b, 3 × 3, j)
+    matrix,  # (b, 3 × 3 or 4 × 4, j)
     rotors,
     PARENTS: tl.constexpr,
+    RIGHT: tl.constexpr,
     TILE: tl.constexpr,
 ):
     e = tl.program_id(0) * TILE + tl.arange(0, TILE)
     here = e < rotors
     w, x, y, z, _, _, _, _, _, _ = load_rotor(angle, axis, e, here)
-    out = matrix + e // PARENTS * (9 * PARENTS) + e % PARENTS
-    tl.store(out, 1 - 2 * (y * y + z * z), mask=here)
-    tl.store(out + PARENTS, 2 * (x * y - w * z), mask=here)
-    tl.store(out + 2 * PARENTS, 2 * (x * z + w * y), mask=here)
-    tl.store(out + 3 * PARENTS, 2 * (x * y + w * z), mask=here)
-    tl.store(out + 4 * PARENTS, 1 - 2 * (x * x + z * z), mask=here)
-    tl.store(out + 5 * PARENTS, 2 * (y * z - w * x), mask=here)
-    tl.store(out + 6 * PARENTS, 2 * (x * z - w * y), mask=here)
-    tl.store(out + 7 * PARENTS, 2 * (y * z + w * x), mask=here)
-    tl.store(out + 8 * PARENTS, 1 - 2 * (x * x + y * y), mask=here)
+    if RIGHT:
+        cells = (w, -x, -y, -z, x, w, z, -y, y, -z, w, x, z, y, -x, w)
+    else:
+        top = (1 - 2 * (y * y + z * z), 2 * (x * y - w * z), 2 * (x * z + w * y))
+        middle = (2 * (x * y + w * z), 1 - 2 * (x * x + z * z), 2 * (y * z - w * x))
+        cells = top + middle + (2 * (x * z - w * y), 2 * (y * z + w * x), 1 - 2 * (x * x + y * y))
+    CELLS: tl.constexpr = 16 if RIGHT else 9
+    out = matrix + e // PARENTS * (CELLS * PARENTS) + e % PARENTS
+    for k in tl.static_range(CELLS):
+        tl.store(out + k * PARENTS, cells[k], mask=here)
 
 
 @triton.jit
 def rotor_matrix_backward(
-    grad,  # (b, 3 × 3, j)
+    grad,  # (b, 3 × 3 or 4 × 4, j)
     angle,  # (b, j)
     axis,  # (b, j, 3)
     grad_angle,  # (b, j)
     grad_axis,  # (b, j, 3)
     rotors,
     PARENTS: tl.constexpr,
+    RIGHT: tl.constexpr,
     TILE: tl.constexpr,
 ):
     e = tl.program_id(0) * TILE + tl.arange(0, TILE)
     here = e < rotors
     w, x, y, z, sine, n0, n1, n2, size, length = load_rotor(angle, axis, e, here)
-    source = grad + e // PARENTS * (9 * PARENTS) + e % PARENTS
-    g00 = tl.load(source, mask=here, other=0.0)
-    g01 = tl.load(source + PARENTS, mask=here, other=0.0)
-    g02 = tl.load(source + 2 * PARENTS, mask=here, other=0.0)
-    g10 = tl.load(source + 3 * PARENTS, mask=here, other=0.0)
-    g11 = tl.load(source + 4 * PARENTS, mask=here, other=0.0)
-    g12 = tl.load(source + 5 * PARENTS, mask=here, other=0.0)
-    g20 = tl.load(source + 6 * PARENTS, mask=here, other=0.0)
-    g21 = tl.load(source + 7 * PARENTS, mask=here, other=0.0)
-    g22 = tl.load(source + 8 * PARENTS, mask=here, other=0.0)
-    # The matrix holds products of two of (w, x, y, z): with s = G + Gᵀ and the axial part of G,
-    right, up, out = g21 - g12, g02 - g20, g10 - g01
-    dw = 2 * (x * right + y * up + z * out)
-    dx = 2 * (y * (g01 + g10) + z * (g02 + g20) + w * right - 2 * x * (g11 + g22))
-    dy = 2 * (x * (g01 + g10) + z * (g12 + g21) + w * up - 2 * y * (g00 + g22))
-    dz = 2 * (x * (g02 + g20) + y * (g12 + g21) + w * out - 2 * z * (g00 + g11))
+    CELLS: tl.constexpr = 16 if RIGHT else 9
+    source = grad + e // PARENTS * (CELLS * PARENTS) + e % PARENTS
+    g = ()
+    for k in tl.static_range(CELLS):
+        g += (tl.load(source + k * PARENTS, mask=here, other=0.0),)
+    if RIGHT:
+        dw = g[0] + g[5] + g[10] + g[15]
+        dx = g[4] - g[1] + g[11] - g[14]
+        dy = g[8] - g[2] + g[13] - g[7]
+        dz = g[12] - g[3] + g[6] - g[9]
+    else:
+        # The matrix holds products of two of (w, x, y, z): with s = G + Gᵀ and the axial part of G,
+        right, up, out = g[7] - g[5], g[2] - g[6], g[3] - g[1]
+        dw = 2 * (x * right + y * up + z * out)
+        dx = 2 * (y * (g[1] + g[3]) + z * (g[2] + g[6]) + w * right - 2 * x * (g[4] + g[8]))
+        dy = 2 * (x * (g[1] + g[3]) + z * (g[5] + g[7]) + w * up - 2 * y * (g[0] + g[8]))
+        dz = 2 * (x * (g[2] + g[6]) + y * (g[5] + g[7]) + w * out - 2 * z * (g[0] + g[4]))
     along = n0 * dx + n1 * dy + n2 * dz
     tl.store(grad_angle + e, w * along - sine * dw, mask=here)
     # Of n = a / ‖a‖; where a = 0, the gradient passes through.

@@ -233,7 +233,7 @@ def over_windows(
             value = tl.where(here & seen, tl.exp2(value - largest), 0.0)
         total += value
     if LOGARITHMS:
-        total = largest + log2(total)
+        total = largest + log2(tl.maximum(total, SMALLEST))
     for place in range(LAYER.PLACES):
         target, seen = in_window(place, image, i, y, x, positions, LAYER)
         tl.store(values + target, total, mask=here & seen)
