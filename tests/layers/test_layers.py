@@ -351,3 +351,11 @@ def test_hooks_on_every_norm_of_a_block_fire(training: bool, way: str) -> None:
 def test_images_of_another_shape_are_refused(way: str) -> None:
     with pytest.raises(ValueError, match="expected 4D input"):
         residual.BatchNormOfImages(2)(torch.randn(3, 2, 6))
+
+
+def test_images_of_another_dtype_are_named_on_any_device() -> None:
+    """Also where there is no autocast to ask for."""
+    layer = PrimaryCapsules(2, 4)
+    for device in ("cpu", "meta"):
+        with pytest.raises(QuatcapsError, match=r"images are torch.float64 and the weights torch.float32"):
+            layer.to(device)(torch.empty(1, 2, 8, 8, dtype=torch.float64, device=device))
