@@ -162,7 +162,7 @@ def bench(
     backend: Annotated[
         list[str] | None,
         typer.Option(
-            help="reference, lean, native, triton, paper (its 4×4 formulation) or compile (torch.compile of the "
+            help="reference, native, triton, paper (its 4×4 formulation) or compile (torch.compile of the "
             "reference); may be repeated (default: all that the device has)"
         ),
     ] = None,

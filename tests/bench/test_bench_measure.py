@@ -131,9 +131,9 @@ def test_on_a_gpu_what_fails_is_a_row_and_the_rest_goes_on(monkeypatch: pytest.M
 
 
 def test_unknown_backend_is_one_line_and_leaves_nothing(tmp_path: Path, command: Callable) -> None:
-    outcome = command("bench", *SMALL, "--backend", "leam", "--output", tmp_path / "bench")
+    outcome = command("bench", *SMALL, "--backend", "nativ", "--output", tmp_path / "bench")
     assert outcome.code == 1
-    assert outcome.err.startswith("error: unknown backend 'leam': did you mean 'lean'?")
+    assert outcome.err.startswith("error: unknown backend 'nativ': did you mean 'native'?")
     assert not (tmp_path / "bench").exists()
 
 
@@ -182,7 +182,7 @@ def test_peak_counts_memory_that_is_free_again() -> None:
     assert 400 * 2**20 < processes.peak() - before < 700 * 2**20
 
 
-@pytest.mark.parametrize("variant", ["reference", "lean", "paper"])
+@pytest.mark.parametrize("variant", ["reference", "native", "paper"])
 def test_a_training_step_changes_weights_and_a_forward_pass_does_not(
     variant: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

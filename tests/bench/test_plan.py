@@ -18,7 +18,7 @@ def test_every_backend_is_a_variant() -> None:
 def test_usual_cases_of_a_cpu() -> None:
     cases = Plan().cases(CPU)
     assert {(case.model, case.batch, case.graph) for case in cases} == {("qcn", 8, False)}
-    assert {case.variant for case in cases} == {"reference", "lean", "native", "paper", "compile"}
+    assert {case.variant for case in cases} == {"reference", "native", "paper", "compile"}
     assert {case.passing for case in cases} == {"train", "forward"}
 
 
@@ -36,12 +36,14 @@ def test_usual_cases_of_a_gpu() -> None:
 
 
 def test_what_was_asked_for_is_measured() -> None:
-    plan = Plan(models=("qcn-small",), variants=("lean", "compile"), batches=(16, 4), passing="forward", launch="graph")
+    plan = Plan(
+        models=("qcn-small",), variants=("triton", "compile"), batches=(16, 4), passing="forward", launch="graph"
+    )
     cases = plan.cases(CUDA)
     assert [(case.batch, case.variant) for case in cases] == [
-        (4, "lean"),
+        (4, "triton"),
         (4, "compile"),
-        (16, "lean"),
+        (16, "triton"),
         (16, "compile"),
     ]
     assert all(case.graph and case.passing == "forward" for case in cases)

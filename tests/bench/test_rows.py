@@ -36,12 +36,12 @@ def test_ratios_are_to_the_reference_of_the_same_model_pass_batch_and_launch() -
 
 
 def test_no_ratio_to_a_reference_that_failed() -> None:
-    rows = with_ratios([Row(REFERENCE, note=OUT_OF_MEMORY), row(0.1, MIB, variant="lean")])
+    rows = with_ratios([Row(REFERENCE, note=OUT_OF_MEMORY), row(0.1, MIB, variant="native")])
     assert [found.time_ratio for found in rows] == [None, None]
 
 
 def test_no_memory_ratio_to_a_peak_within_the_noise() -> None:
-    rows = with_ratios([row(0.1, MIB), row(0.2, 3 * MIB, variant="lean")])
+    rows = with_ratios([row(0.1, MIB), row(0.2, 3 * MIB, variant="native")])
     assert [found.memory_ratio for found in rows] == [None, None]
     assert rows[1].time_ratio == pytest.approx(2)
 

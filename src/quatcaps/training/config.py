@@ -16,7 +16,7 @@ SCHEDULES = ("staircase", "cosine", "constant")
 VIEWPOINTS = ("all", "azimuth", "elevation")
 PROTOCOLS = ("strict", "pooled")
 RESIDENCES = ("auto", "device", "host")
-BACKENDS = ("auto", "reference", "lean", "native", "triton")
+BACKENDS = ("auto", "reference", "native", "triton")
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ class TrainingConfig(Pipeline):
     seed: int = setting(0, "seed of the weights, the order of the images and the crops")
     device: str = setting("auto", "cpu, cuda, cuda:N, or auto: cuda where there is one")
     backend: str = setting(
-        "auto", "what computes the routing: reference, lean, native, triton, or auto: the device's fastest"
+        "auto", "what computes the routing: reference, native, triton, or auto: the device's fastest"
     )
     cuda_graph: bool = setting(True, "on CUDA, capture the training step as one graph; never with several processes")
     evaluate_every: int = setting(
