@@ -7,6 +7,7 @@ import os
 import resource
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -41,13 +42,40 @@ def test_failure_leaves_no_folder(tmp_path: Path) -> None:
     assert os.listdir(tmp_path) == []
 
 
-def test_new_files_follow_the_umask(tmp_path: Path) -> None:
-    before = os.umask(0o027)
+@pytest.mark.parametrize("mask", [0o002, 0o027, 0o077])
+def test_files_and_folders_follow_the_umask_and_nobody_sets_it(
+    mask: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(mask: int) -> int:
+        raise AssertionError("the umask of all threads was changed")
+
+    before = os.umask(mask)
     try:
-        write_json(tmp_path / "x.json", {})
+        with monkeypatch.context() as patched:
+            patched.setattr(os, "umask", refuse)
+            write_json(tmp_path / "x.json", {})
+            with new_folder(tmp_path / "folder") as temporary:
+                (temporary / "part").write_text("whole")
     finally:
         os.umask(before)
-    assert (tmp_path / "x.json").stat().st_mode & 0o777 == 0o640
+    modes = {name: (tmp_path / name).stat().st_mode & 0o777 for name in ("x.json", "folder", "folder/part")}
+    assert modes == {"x.json": 0o666 & ~mask, "folder": 0o777 & ~mask, "folder/part": 0o666 & ~mask}
+
+
+def test_many_writers_of_one_file(tmp_path: Path) -> None:
+    """Each writes beside it under a name of its own; the file is always one of theirs, whole."""
+    path = tmp_path / "x.json"
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(lambda number: write_json(path, {"all": [number] * 500}), range(40)))
+    assert len(set(read_json(path, "a test")["all"])) == 1
+    assert os.listdir(tmp_path) == ["x.json"]
+
+
+def test_unfinished_files_keep_the_suffix(tmp_path: Path) -> None:
+    """Writers such as numpy's choose or complete a name by its suffix."""
+    with new_file(tmp_path / "x.npz") as temporary:
+        assert temporary.suffix == ".npz"
+        assert temporary.name.startswith(".x.npz.")
 
 
 def test_write_that_hits_a_real_limit(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ import pytest
 
 import quatcaps
 
-ROOMS = ("layers", "models", "poses", "quaternion", "routing")
+ROOMS = ("layers", "models", "poses", "quaternion", "routing", "testing")
 
 
 def python(code: str) -> str:

@@ -1,7 +1,9 @@
-"""Whether Triton kernels can run: asked by every place that has one beside its plain formula."""
+"""The GPU: whether Triton kernels can run, asked by every place that has one beside its plain formula; and which GPU is
+the current one."""
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import importlib.util
 import os
@@ -36,6 +38,12 @@ def unavailable(device: torch.device) -> str | None:
 
 
 torch.compiler.assume_constant_result(unavailable)  # a question about the machine, not to be traced
+
+
+def current(device: torch.device) -> contextlib.AbstractContextManager[object]:
+    """Has a GPU be the current one, which kernels are launched on and graphs captured on unless told otherwise; any
+    other device needs nothing."""
+    return torch.cuda.device(device) if device.type == "cuda" else contextlib.nullcontext()
 
 
 def interpreted() -> bool:

@@ -6,8 +6,8 @@ import contextlib
 import errno
 import json
 import os
+import secrets
 import shutil
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -47,13 +47,11 @@ def new_file(path: Path) -> Iterator[Path]:
     """A path to write beside `path`, which it replaces at the end; on any error `path` stays as it was."""
     make_folder(path.parent)
     with explained(f"write {path}"):
-        handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=f".part{path.suffix}", dir=path.parent)
-        os.close(handle)
-        temporary = Path(name)
+        temporary = beside(path, path.suffix)
+        os.close(os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
         try:
             yield temporary
             flush(temporary)
-            temporary.chmod(0o666 & ~_umask())
             temporary.replace(path)
             flush(path.parent)
         finally:
@@ -65,17 +63,26 @@ def new_folder(path: Path) -> Iterator[Path]:
     """A folder to fill beside `path`, which it becomes at the end, whole; `path` must not exist yet."""
     make_folder(path.parent)
     with explained(f"write {path}"):
-        temporary = Path(tempfile.mkdtemp(prefix=f".{path.name}.", suffix=".part", dir=path.parent))
+        temporary = beside(path)
+        temporary.mkdir()
         try:
             yield temporary
             for part in temporary.iterdir():
                 flush(part)
-            temporary.chmod(0o777 & ~_umask())
             flush(temporary)
             temporary.rename(path)
             flush(path.parent)
         finally:
             shutil.rmtree(temporary, ignore_errors=True)
+
+
+def beside(path: Path, suffix: str = "") -> Path:
+    """A random hidden name in the folder of `path`, for what becomes `path` at the end.
+
+    It is made as any new file or folder is, so that the system applies the umask: a process can read its umask only by
+    setting it, and until it is set back other threads make files that everybody can write.
+    """
+    return path.with_name(f".{path.name}.{secrets.token_hex(8)}.part{suffix}")
 
 
 def flush(path: Path) -> None:
@@ -104,9 +111,3 @@ def read_json(path: Path, what: str) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise QuatcapsError(f"{path} is not {what}: it holds a {type(value).__name__}, not an object")
     return value
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask

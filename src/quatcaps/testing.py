@@ -21,6 +21,8 @@ from quatcaps.layers.capsules import CapsuleLayer, ConvolutionalCapsules, use_ba
 from quatcaps.models.capsule_network import CapsuleNetwork
 from quatcaps.poses import PoseType
 
+__all__ = ["assert_equivariant", "assert_like_reference"]
+
 FORWARD, BACKWARD = 1e-5, 1e-4
 """Largest ‖found − wanted‖ / ‖wanted‖ in float32."""
 TURNED = {torch.float32: 1e-5, torch.float64: 1e-12}
@@ -35,8 +37,8 @@ def assert_like_reference(
     backward: float = BACKWARD,
     seed: int = 0,
 ) -> None:
-    """Raises AssertionError unless `layer`, on its own backend and in float32, gives the capsules and gradients that the
-    reference gives in float64: of poses, of activations and of every parameter.
+    """Raises AssertionError unless `layer`, on its own backend and in float32, gives the capsules and gradients that
+    the reference gives in float64: of poses, of activations and of every parameter.
 
     The children are random, `images` × `grid` of them, on the layer's device; the layer itself is left as it was.
     """

@@ -11,6 +11,8 @@ import pytest
 from quatcaps.data.imageset import ImageSet
 from quatcaps.errors import QuatcapsError
 from quatcaps.recipes import RECIPES, paper
+from quatcaps.routing import BACKENDS
+from quatcaps.training.config import BACKENDS as KNOWN_BACKENDS
 from quatcaps.training.config import TrainingConfig
 from quatcaps.training.run import create_run, open_run
 
@@ -26,6 +28,10 @@ def test_paper_recipe_is_the_papers() -> None:
     assert (config.model, config.loss, config.batch, config.epochs) == ("qcn", "spread", 64, 300)
     assert (config.learning_rate, config.decay, config.decay_steps) == (3e-3, 0.96, 20_000)
     assert (config.schedule, config.margin_scale, config.crop, config.image_size) == ("staircase", 50_000, 32, 48)
+
+
+def test_the_backends_are_those_of_the_routing() -> None:
+    assert ("auto", *BACKENDS) == KNOWN_BACKENDS
 
 
 def test_configuration_is_frozen() -> None:

@@ -25,7 +25,7 @@ def describe(name: str, device: torch.device) -> dict[str, Any]:
         "device": device.type,
         "threads": torch.get_num_threads(),
         "versions": {
-            **versions(),
+            **versions(device),
             "triton": _installed("triton"),
             "cuda": torch.version.cuda or "none",
             "cudnn": str(torch.backends.cudnn.version() or "none"),

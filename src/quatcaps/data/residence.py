@@ -123,10 +123,10 @@ class OnHost:
         if slot.copied is not None:
             slot.copied.synchronize()  # what the slot held last has left it
         gathered = self.images.at(numbers)
-        if slot.pinned is None or slot.pinned.shape != gathered.shape:
-            slot.pinned = torch.empty_like(gathered, pin_memory=True)
-        slot.pinned.copy_(gathered)
-        with torch.cuda.stream(self.stream):
+        with torch.cuda.stream(self.stream):  # and so with its GPU as the current one, which pins the memory
+            if slot.pinned is None or slot.pinned.shape != gathered.shape:
+                slot.pinned = torch.empty_like(gathered, pin_memory=True)
+            slot.pinned.copy_(gathered)
             pixels = slot.pinned.to(self.device, non_blocking=True)
             slot.copied = torch.cuda.Event()
             slot.copied.record(self.stream)

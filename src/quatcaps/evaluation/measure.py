@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from quatcaps.accelerator import current
 from quatcaps.data.batches import evaluation_batches
 from quatcaps.data.imageset import ImageSet
 from quatcaps.data.viewpoints import degrees
@@ -60,7 +61,8 @@ def activations_of(
 
 def mean_activations(network: Network, views: Sequence[Tensor]) -> Tensor:
     """(N, classes) float32, over several views of the same images."""
-    return torch.stack([network(view).activations.float() for view in views]).mean(0)
+    with current(views[0].device):
+        return torch.stack([network(view).activations.float() for view in views]).mean(0)
 
 
 @dataclass(frozen=True)

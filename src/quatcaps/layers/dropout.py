@@ -15,10 +15,16 @@ class Dropout(nn.Module):
     Which ones follows from a seed, drawn when the module is made, and from how often it was called in training: both
     are buffers, and so in every checkpoint. Where several processes share a batch, `part_of_batch` says which part this
     one has: together they leave out what one process would.
+
+    Under `torch.utils.checkpoint`, reentrant or not, a call that is recomputed in the backward pass leaves out what it
+    did in the forward pass; the last call is the one that can be recomputed. Do not combine checkpoints with
+    `torch.compile` here: compiled code cannot tell that it is recomputed.
     """
 
     seed: Tensor
     calls: Tensor
+    not_recomputed = 0
+    """Calls in training since the last one that was recomputed, or since `train`."""
 
     def __init__(self, part: float = 0.5) -> None:
         super().__init__()
@@ -32,11 +38,32 @@ class Dropout(nn.Module):
     def forward(self, values: Tensor) -> Tensor:
         if not self.training or not self.part:
             return values
-        self.calls.add_(1)
+        if torch.compiler.is_compiling():
+            self.calls.add_(1)
+        elif torch._C._current_graph_task_id() == -1:  # outside any backward pass
+            self.calls.add_(1)
+            self.not_recomputed += 1
+        else:
+            self.recomputed()
         first = self.part_of_batch * values.numel()
         places = torch.arange(first, first + values.numel(), device=values.device).view(values.shape)
         kept = uniform(mixed(self.seed + self.calls * STEP) + places * STEP) >= self.part
         return values * kept / (1 - self.part)
+
+    def recomputed(self) -> None:
+        """Raises unless there is one call that a backward pass can be recomputing."""
+        if self.not_recomputed > 1:
+            raise QuatcapsError(
+                f"a checkpointed segment is recomputed after {self.not_recomputed} calls of one Dropout, and which of "
+                "them it was cannot be told: give every call in a forward pass a Dropout of its own, and run backward "
+                "after every forward; after a forward without a backward, call train() on the network first"
+            )
+        self.not_recomputed = 0
+
+    def train(self, mode: bool = True) -> Dropout:
+        """As of any module; calls before it will not be recomputed."""
+        self.not_recomputed = 0
+        return super().train(mode)
 
     def extra_repr(self) -> str:
         return f"{self.part}"

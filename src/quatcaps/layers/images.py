@@ -32,10 +32,15 @@ def check_images(images: Tensor, channels: int, weights: Tensor) -> None:
         )
     if not images.is_floating_point():
         raise QuatcapsError(f"images are {images.dtype}: give floating-point values, standardised as in training")
-    if images.dtype != weights.dtype and not torch.is_autocast_enabled(images.device.type):
+    if images.dtype != weights.dtype and not autocasts(images.device):
         raise QuatcapsError(
             f"images are {images.dtype} and the weights {weights.dtype}: convert one of them, or use autocast"
         )
+
+
+def autocasts(device: torch.device) -> bool:
+    """Whether autocast is on; some devices, such as `meta`, have none."""
+    return torch.amp.is_autocast_available(device.type) and torch.is_autocast_enabled(device.type)
 
 
 def least_size(stride: int, windows: Sequence[tuple[int, int]]) -> int:

@@ -7,7 +7,6 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from quatcaps.errors import at_least_one
-from quatcaps.layers.synchronised import SynchronisedBatchNorm
 
 CHANNELS_LAST_FROM = 2**14
 """Numbers per image."""
@@ -28,7 +27,7 @@ class ResidualBlock(nn.Module):
             ("stride of a block", stride),
         ):
             at_least_one(what, count)
-        self.norm1 = nn.BatchNorm2d(channels_in)
+        self.norm1 = BatchNormOfImages(channels_in)
         self.conv1 = nn.Conv2d(channels_in, channels_out, 3, stride=stride, padding=1, bias=False)
         self.norm2 = nn.BatchNorm2d(channels_out)
         self.conv2 = nn.Conv2d(channels_out, channels_out, 3, padding=1, bias=False)
@@ -42,7 +41,7 @@ class ResidualBlock(nn.Module):
                 nn.init.kaiming_uniform_(conv.weight, nonlinearity="relu")
 
     def forward(self, images: Tensor) -> Tensor:
-        activated = F.relu(normalised(self.norm1, images))
+        activated = F.relu(self.norm1(images))
         deeper = well_laid(self.conv1(activated))
         if deeper.is_contiguous(memory_format=torch.channels_last):
             activated = activated.contiguous(memory_format=torch.channels_last)
@@ -58,13 +57,22 @@ def well_laid(features: Tensor) -> Tensor:
     return features
 
 
-def normalised(norm: nn.BatchNorm2d | SynchronisedBatchNorm, features: Tensor) -> Tensor:
-    """Batch normalisation; of images in training on a GPU, by sums of our own: the library's kernels give each channel
-    one block of threads, and compute a gradient that nobody asks for. We sum image by image first."""
-    ours = features.is_cuda and norm.training and not features.requires_grad
-    if not ours or isinstance(norm, SynchronisedBatchNorm):
-        return norm(features)
-    return normalised_constants(norm, features)
+class BatchNormOfImages(nn.BatchNorm2d):
+    """Batch normalisation, (N, C, H, W) → the same; of images in training on a GPU, by sums of our own: the library's
+    kernels give each channel one block of threads, and compute a gradient that nobody asks for. We sum image by image
+    first. What our sums do not know, such as no momentum, is the library's."""
+
+    def forward(self, features: Tensor) -> Tensor:
+        usual = self.momentum is not None and self.running_mean is not None and self.affine
+        if self.training and usual and constant_on_gpu(features) and features.dtype == self.weight.dtype:
+            self._check_input_dim(features)
+            return normalised_constants(self, features)
+        return super().forward(features)
+
+
+def constant_on_gpu(features: Tensor) -> bool:
+    """Whether features are on a GPU and need no gradient."""
+    return features.is_cuda and not features.requires_grad
 
 
 def normalised_constants(norm: nn.BatchNorm2d, features: Tensor) -> Tensor:

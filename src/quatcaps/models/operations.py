@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.func import functional_call
 
 from quatcaps.layers import ClassCapsules, ConvolutionalCapsules
 
@@ -32,10 +33,13 @@ def multiply_adds(network: nn.Module, channels: int, size: tuple[int, int]) -> i
     counted = (nn.Conv2d, nn.Linear, ConvolutionalCapsules, ClassCapsules)
     handles = [layer.register_forward_hook(count) for layer in network.modules() if isinstance(layer, counted)]
     training = network.training
+    # On `meta` shapes go through the layers, and nothing else: no memory is taken, and no backend is built.
+    tensors = [*network.named_parameters(), *network.named_buffers()]
+    images = torch.empty(1, channels, *size, dtype=next(network.parameters()).dtype, device="meta")
     try:
         with torch.no_grad(), warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # about backends that stand in: nothing is measured
-            network.eval()(torch.zeros(1, channels, *size))
+            warnings.simplefilter("ignore")  # about backends that the network was given, and `meta` has not
+            functional_call(network.eval(), {name: tensor.to("meta") for name, tensor in tensors}, images)
     finally:
         network.train(training)
         for handle in handles:

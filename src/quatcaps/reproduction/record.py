@@ -75,7 +75,7 @@ def make_record(key: str, recipe: str, run: Run, experiment: Experiment, device:
         parameters=parameter_count(run.network()),
         data=experiment.training.source,
         machine=usual_name(choose_device(device)),
-        versions=versions(),
+        versions=versions(choose_device(device)),
         date=datetime.now(UTC).strftime("%Y-%m-%d"),
         seconds=float(epochs[-1]["seconds"]),
         final={

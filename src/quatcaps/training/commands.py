@@ -116,7 +116,10 @@ def checked(config: TrainingConfig) -> TrainingConfig:
 
 
 def check_network(config: TrainingConfig, size: tuple[int, int]) -> None:
-    """Raises where the network cannot take images of that height and width."""
-    network = build(config.model, channels=1, classes=2, seed=0, **config.model_settings).eval()
-    with torch.no_grad():
+    """Raises where the network cannot take images of that height and width.
+
+    Only shapes go through the network: no memory is taken, and no backend is built.
+    """
+    with torch.device("meta"), torch.no_grad():
+        network = build(config.model, channels=1, classes=2, seed=0, **config.model_settings).eval()
         network(torch.zeros(1, 1, *size))

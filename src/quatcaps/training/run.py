@@ -89,7 +89,7 @@ def create_run(folder: Path, config: TrainingConfig, images: ImageSet) -> Run:
         "classes": list(run.classes),
         "size": list(run.size),
         "data": images.source,
-        "versions": versions(),
+        "versions": versions(choose_device(config.device)),
     }
     write_json(folder / "run.json", description)
     return run
@@ -156,12 +156,13 @@ def choose_device(name: str) -> torch.device:
     return device
 
 
-def versions() -> dict[str, str]:
-    """What a run was made with."""
+def versions(device: torch.device) -> dict[str, str]:
+    """What is computed with on a device; on a CPU, `gpu` is the one that the machine has nevertheless."""
+    gpu = device if device.type == "cuda" else None
     return {
         "quatcaps": quatcaps.__version__,
         "python": platform.python_version(),
         "torch": torch.__version__,
         "machine": platform.machine(),
-        "gpu": torch.cuda.get_device_name() if torch.cuda.is_available() else "none",
+        "gpu": torch.cuda.get_device_name(gpu) if torch.cuda.is_available() else "none",
     }

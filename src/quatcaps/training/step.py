@@ -15,6 +15,7 @@ import warnings
 import torch
 from torch import Tensor, nn
 
+from quatcaps.accelerator import current
 from quatcaps.losses import cross_entropy, margin, spread_loss
 from quatcaps.models import Network, Output
 from quatcaps.training.averaging import Average
@@ -52,12 +53,17 @@ class TrainingStep:
         self.images: Tensor | None = None
         self.labels: Tensor | None = None
         self.taken = 0
-        self.side: torch.cuda.Stream | None = None
+        self.side = torch.cuda.Stream(device) if self.on_gpu else None
         self.graph: torch.cuda.CUDAGraph | None = None
         self.may_capture = self.on_gpu and config.cuda_graph and not processes.several
 
     def __call__(self, images: Tensor, labels: Tensor, rate: float, step: int) -> None:
         """Trains on one batch; `step` counts from 0 over the whole run."""
+        with current(self.device):
+            self.take(images, labels, rate, step)
+
+    def take(self, images: Tensor, labels: Tensor, rate: float, step: int) -> None:
+        """`__call__`, where the device is the current one."""
         self.set_rate(rate)
         self.margin.fill_(margin(step, self.config.margin_scale))
         if self.average is not None:
@@ -105,8 +111,7 @@ class TrainingStep:
 
     def compute_aside(self) -> None:
         """On a stream of its own, as the steps before a capture must be."""
-        if self.side is None:
-            self.side = torch.cuda.Stream(self.device)
+        assert self.side is not None
         main = torch.cuda.current_stream(self.device)
         self.side.wait_stream(main)
         with torch.cuda.stream(self.side):
@@ -119,7 +124,8 @@ class TrainingStep:
             torch.cuda.empty_cache()  # a graph has memory of its own
             graph = torch.cuda.CUDAGraph()
             try:
-                with torch.cuda.graph(graph, capture_error_mode="thread_local"):
+                # Without a stream it would be one that belongs to the GPU on which this process captured first.
+                with torch.cuda.graph(graph, stream=self.side, capture_error_mode="thread_local"):
                     self.compute()
             except RuntimeError as error:
                 self.may_capture = False
@@ -138,7 +144,9 @@ class TrainingStep:
         assert self.images is not None
         loss = self.loss.item()
         what = "a gradient is not finite" if math.isfinite(loss) else f"the loss is {loss}"
-        raise NonFiniteError(f"{what}; it began in {self.processes.earliest(*origin(self.network, self.images))}")
+        with current(self.device):
+            found = origin(self.network, self.images)
+        raise NonFiniteError(f"{what}; it began in {self.processes.earliest(*found)}")
 
     def set_rate(self, rate: float) -> None:
         for group in self.optimiser.param_groups:
