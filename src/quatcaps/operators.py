@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -10,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from quatcaps.accelerator import current
 from quatcaps.errors import QuatcapsError
 
 
@@ -50,11 +50,6 @@ def on_device(compute: Callable[..., Any]) -> Callable[..., Any]:
             return compute(*arguments)
 
     return guarded
-
-
-def current(device: torch.device) -> contextlib.AbstractContextManager[Any]:
-    """That device as the current one, where there is such a thing."""
-    return torch.cuda.device(device) if device.type == "cuda" else contextlib.nullcontext()
 
 
 def tensors(arguments: Any) -> Iterator[Tensor]:

@@ -140,7 +140,7 @@ def random_turn(pose: PoseType, seed: int) -> Tensor:
     generator = torch.Generator().manual_seed(seed + 1)
     if pose.rows > 1:
         square = torch.randn(pose.rows, pose.rows, generator=generator, dtype=torch.float64)
-        return torch.kron(torch.linalg.qr(square).Q, torch.eye(pose.columns, dtype=torch.float64))
+        return torch.kron(torch.linalg.qr(square).Q.contiguous(), torch.eye(pose.columns, dtype=torch.float64))
     angle = torch.rand((), generator=generator, dtype=torch.float64) * torch.pi
     rotor = quaternion.rotor(angle, torch.randn(3, generator=generator, dtype=torch.float64))
     if pose.columns == 3:

@@ -25,7 +25,7 @@ from quatcaps.layers import ConvolutionalCapsules
 from quatcaps.models.capsule_network import CapsuleNetwork
 from quatcaps.report.benchmark_figures import scaling_figure, throughput_figure
 from quatcaps.report.benchmarks import SEE_BELOW, benchmark_tables, remarks
-from quatcaps.routing import EM, backends
+from quatcaps.routing import backends, native
 
 CPU = torch.device("cpu")
 SMALL = ("--model", "qcn-small", "--device", "cpu", "--batch", "2", "--steps", "2")
@@ -255,15 +255,13 @@ def test_picture_of_several_batches_and_of_graphs(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("here")
 def test_a_backend_that_another_stands_in_for_is_not_measured(monkeypatch: pytest.MonkeyPatch) -> None:
-    """em-ibm's children are shared among all positions: native cannot, and the reference's time is not native's."""
-    (row,) = measure_networks([Case("em-ibm", "forward", "native", 1)], CPU, 1, Quiet())
-    assert row.timing is None
-    assert "shares a child" in row.note or "coordinates" in row.note
+    """Poses too long for native: the reference's time is not native's."""
     monkeypatch.setattr(backends, "_said", set())
-    layer = ConvolutionalCapsules(2, 2, 3, routing=EM(competition="all"))
+    monkeypatch.setattr(native, "MOST_DIMS", 2)
+    layer = ConvolutionalCapsules(2, 2, 3)
     by_backend(layer, "native")
     poses, activations = torch.randn(1, 2, 3, 5, 5), torch.rand(1, 2, 5, 5)
-    with pytest.warns(BackendWarning), pytest.raises(QuatcapsError, match="shares a child"):
+    with pytest.warns(BackendWarning), pytest.raises(QuatcapsError, match="at most 2 numbers"):
         layer(poses, activations)
 
 
