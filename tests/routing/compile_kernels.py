@@ -100,7 +100,7 @@ def compile_layer(layer: Layer) -> None:
 
 if __name__ == "__main__":
     quaternions = Layer(64, 32, 3, 16, 16, 16, 3, Window(5, 5))
-    rotors = Layer(64, 32, 4, 16, 16, 16, 4, Window(5, 5), "all")
+    rotors = Layer(64, 32, 4, 16, 16, 16, 4, Window(5, 5), "all", rotors=True)
     matrices = Layer(64, 32, 16, 14, 14, 32, 4, Window(3, 3, 2))
     few_classes = Layer(64, 32, 16, 4, 4, 5, 4, Window(4, 4, shared=True, coordinates=True))
     for layer in (quaternions, rotors, matrices, few_classes):

@@ -29,6 +29,8 @@ for competition in ("position", "all"):
     # What is in the slots of a gate is not defined, so its results cannot be compared with themselves.
     same = ("test_schema", "test_autograd_registration", "test_faketensor")
     torch.library.opcheck(operators.gate, (*children, 2, layer), test_utils=same)
+rotors = leaves((1, 2, 4, 3, 3), (1, 2, 3, 3), (4, 2, 3, 4))
+torch.library.opcheck(operators.uniform_moments, (*rotors, [], pack(Window(2, 2), "position")))
 wide = leaves((1, 2, 8, 3, 3), (1, 2, 3, 3), (4, 2, 3, 4, 4))
 torch.library.opcheck(operators.uniform_moments, (*wide, [], pack(Window(2, 2), "position")))
 moments = leaves((1, 3, 3, 2, 2), (1, 3, 2, 2), (1, 3, 3, 2, 2), (1, 3, 3, 2, 2), (3,), (3,))

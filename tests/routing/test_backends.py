@@ -92,8 +92,9 @@ SHAPES = {
     "3 iterations": Case(size=4, routing=EM(iterations=3)),
     "5 iterations": Case(size=3, routing=EM(iterations=5)),
     "logistic": Case(routing=EM(activation="logistic")),
-    "rotors": Case(images=1, children=2, size=4, parents=3, pose=free_pose(1, 4)),
-    "rotor classes": Case(size=3, whole=True, pose=free_pose(1, 4), routing=EM(variance="isotropic")),
+    "1 row of 4": Case(images=1, children=2, size=4, parents=3, pose=free_pose(1, 4)),
+    "rotors": Case(images=1, children=2, size=4, parents=3, pose="rotor"),
+    "rotor classes": Case(size=3, whole=True, pose="rotor", routing=EM(variance="isotropic")),
     "isotropic": Case(routing=EM(variance="isotropic")),
     "EM-IBM": Case(
         images=1, children=2, size=3, kernel=2, parents=3, pose="matrix", routing=replace(EM_IBM, betas="zero")
@@ -117,7 +118,7 @@ REAL_SIZES = {
     "matrix layer": Case(2, 8, 16, 6, 3, 2, "matrix"),
     "matrix layer of 32 parents": Case(8, 32, 32, 14, 3, 2, "matrix"),
     "matrix classes": Case(64, 32, 5, 4, whole=True, pose="matrix", coordinates=True),
-    "rotor layer": Case(4, 32, 16, 16, 5, pose=free_pose(1, 4), routing=EM(variance="isotropic")),
+    "rotor layer": Case(4, 32, 16, 16, 5, pose="rotor", routing=EM(variance="isotropic")),
     "all positions": Case(4, 16, 16, 12, 5, routing=EVERYWHERE),
     "EM-IBM": Case(8, 32, 32, 14, 3, 2, "matrix", routing=replace(IBM, variance_floor=1e-4)),
     "VB, all positions": Case(8, 16, 32, 14, 3, 2, "matrix", routing=VB(batch_norm=False, competition="all")),

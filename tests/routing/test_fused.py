@@ -136,16 +136,15 @@ def test_rotor_matrix(right: bool) -> None:
     axis[0, 0, 0] = 0
     axis[0, 0, 1] *= 1e-30
     axis[0, 0, 2] *= 1e30
-    side = 4 if right else 3
-    weights = torch.randn(3, 4, 5, side, side, generator=generator)
+    weights = torch.randn(3, 4, 5, *((4,) if right else (3, 3)), generator=generator)
     results = []
     for dtype in (torch.float32, torch.float64):
         leaves = [values.to(DEVICE, dtype).clone().requires_grad_() for values in (angle, axis)]
         if dtype == torch.float32:
             matrix = fused.rotor_matrix(*leaves, right)
         else:
-            formula = quaternion.right_embedding if right else quaternion.rotor_to_matrix
-            matrix = formula(quaternion.rotor(*leaves))
+            rotors = quaternion.rotor(*leaves)
+            matrix = rotors if right else quaternion.rotor_to_matrix(rotors)
         grads = torch.autograd.grad((matrix * weights.to(DEVICE, dtype)).sum(), leaves)
         results.append([matrix.detach(), *grads])
     for found, wanted in zip(results[0][:2], results[1][:2], strict=True):

@@ -1,5 +1,5 @@
-"""Rotors to matrices as one kernel forward and one backward; `quaternion.rotor`, `rotor_to_matrix` and
-`right_embedding` are the formulas."""
+"""Rotors, and their matrices, as one kernel forward and one backward; `quaternion.rotor` and `rotor_to_matrix` are
+the formulas."""
 
 from __future__ import annotations
 
@@ -15,10 +15,8 @@ TILE = 256
 
 
 def forward(angle: Tensor, axis: Tensor, right: bool) -> Tensor:
-    """(offsets, I, J) and (offsets, I, J, 3) → (offsets, I, J, C, C), in memory as (offsets, I, C, C, J).
-
-    `right`: the 4×4 matrices of right multiplication, q → q w; else the 3×3 rotations v → w v w*.
-    """
+    """(offsets, I, J) and (offsets, I, J, 3) → rotations v → w v w*, (offsets, I, J, 3, 3), or, if they are to multiply
+    from the `right`, rotors w, (offsets, I, J, 4); in memory with J last."""
     from quatcaps.poses.kernels import rotor
 
     matrix = empty(angle, right)
@@ -31,7 +29,7 @@ def forward(angle: Tensor, axis: Tensor, right: bool) -> Tensor:
         RIGHT=right,
         TILE=TILE,
     )
-    return matrix.movedim(4, 2)
+    return matrix.movedim(-1, 2)
 
 
 def backward(grad: Tensor, angle: Tensor, axis: Tensor, right: bool) -> tuple[Tensor, Tensor]:
@@ -40,7 +38,7 @@ def backward(grad: Tensor, angle: Tensor, axis: Tensor, right: bool) -> tuple[Te
     angle, axis = angle.contiguous(), axis.contiguous()
     grad_angle, grad_axis = torch.empty_like(angle), torch.empty_like(axis)
     rotor.rotor_matrix_backward[(math.ceil(angle.numel() / TILE),)](
-        grad.movedim(2, 4).contiguous(),
+        grad.movedim(2, -1).contiguous(),
         angle,
         axis,
         grad_angle,
@@ -55,12 +53,12 @@ def backward(grad: Tensor, angle: Tensor, axis: Tensor, right: bool) -> tuple[Te
 
 def empty(angle: Tensor, right: bool) -> Tensor:
     offsets, children, parents = angle.shape
-    columns = 4 if right else 3
-    return angle.new_empty(offsets, children, columns, columns, parents)
+    cells = (4,) if right else (3, 3)
+    return angle.new_empty(offsets, children, *cells, parents)
 
 
 def empty_matrix(angle: Tensor, axis: Tensor, right: bool) -> Tensor:
-    return empty(angle, right).movedim(4, 2)
+    return empty(angle, right).movedim(-1, 2)
 
 
 def empty_backward(grad: Tensor, angle: Tensor, axis: Tensor, right: bool) -> tuple[Tensor, Tensor]:

@@ -14,7 +14,7 @@ from quatcaps.poses.type import PoseType
 
 
 class RightRotorMaps(nn.Module):
-    """One rotor per (offset, child, parent), as the 4×4 matrices of multiplication by it from the right.
+    """One rotor per (offset, child, parent), to multiply from the right.
 
     The vote of a pose q is the product q w, with w = (cos θ, sin θ · n) as in `RotorMaps` (equation 12). Poses that are
     all turned by Q from the left have votes that are turned by Q: (Q q) w = Q (q w). Angle and axis are both learned: 4
@@ -32,10 +32,10 @@ class RightRotorMaps(nn.Module):
         nn.init.uniform_(self.angle, -math.pi, math.pi)
         nn.init.uniform_(self.axis, -1.0, 1.0)
 
-    def forward(self, fused: bool = False) -> Float[Tensor, "offsets children parents 4 4"]:
+    def forward(self, fused: bool = False) -> Float[Tensor, "offsets children parents 4"]:
         if fused and self.angle.dtype == torch.float32:
             return rotor_matrix(self.angle, self.axis, True)
-        return quaternion.right_embedding(quaternion.rotor(self.angle, self.axis))
+        return quaternion.rotor(self.angle, self.axis)
 
 
 ROTOR = PoseType(name="rotor", rows=1, columns=4, maps=RightRotorMaps, fused=True, bounded=True)

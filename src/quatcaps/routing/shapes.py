@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
+from quatcaps.quaternion import right_embedding
 from quatcaps.routing.window import Window
 
 COMPETITIONS = ("position", "all")
@@ -28,7 +29,7 @@ class Shapes:
 
     @staticmethod
     def of(poses: Tensor, maps: Tensor, window: Window, competition: str = "position") -> Shapes:
-        """From poses (N, I, D, height, width) and maps (offsets, I, J, C, C)."""
+        """From poses (N, I, D, height, width) and maps (offsets, I, J, C, C), or quaternions (offsets, I, J, 4)."""
         images, children, dims, height, width = poses.shape
         return Shapes(images, children, dims, height, width, maps.shape[2], maps.shape[-1], window, competition)
 
@@ -60,6 +61,11 @@ class Shapes:
     def everywhere(self) -> bool:
         """Whether all positions that see a child compete for it, and there may be more than one."""
         return self.competition == "all" and self.grid != (1, 1)
+
+
+def matrices(maps: Tensor) -> Tensor:
+    """Maps as matrices (offsets, I, J, C, C); quaternions (offsets, I, J, 4) as what they do from the right."""
+    return right_embedding(maps) if maps.ndim == 4 else maps
 
 
 def pack(window: Window, competition: str) -> list[int]:

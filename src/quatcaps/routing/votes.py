@@ -15,7 +15,7 @@ from quatcaps.errors import QuatcapsError, unknown_name
 from quatcaps.routing import reference
 from quatcaps.routing.backends import AUTO, REFERENCE, choose
 from quatcaps.routing.moments import Moments, Parents
-from quatcaps.routing.shapes import COMPETITIONS, Shapes
+from quatcaps.routing.shapes import COMPETITIONS, Shapes, matrices
 from quatcaps.routing.window import Window
 
 POSE_LIMIT = 1e6
@@ -31,7 +31,8 @@ class Votes:
     """The votes v = A u of children u in all windows, ready to be summed.
 
     poses (N, I, D, height, width), any finite numbers; activations (N, I, height, width) in [0, 1]; maps (offsets, I,
-    J, C, C), any finite numbers. `competition` says who shares a child: the parent types at one `position`, or `all`
+    J, C, C), any finite numbers, or quaternions (offsets, I, J, 4) that multiply poses of 4 columns from the
+    right. `competition` says who shares a child: the parent types at one `position`, or `all`
     parents at all positions that see it. `backend` is one of `BACKENDS`, or `auto` for the fastest of the device.
     `iterations`: how often the routing means to ask for sums; any number is right, this one is fast. `bounded`: no
     number of a map exceeds 1.
@@ -50,7 +51,7 @@ class Votes:
         self,
         poses: Float[Tensor, "N I D height width"],
         activations: Float[Tensor, "N I height width"],
-        maps: Float[Tensor, "offsets I J C C"],
+        maps: Float[Tensor, "offsets I J *C"],
         window: Window,
         *,
         competition: str = "position",
@@ -74,7 +75,8 @@ class Votes:
         self.backend, chosen = choose(backend, self.shapes, poses.dtype, poses.device)
         if self.backend != REFERENCE:
             check_transforms(self.backend, *self._children)
-        self._sums = chosen.bind(*self._children, self.shapes, iterations)
+        given = maps if self.backend == "triton" else matrices(maps)
+        self._sums = chosen.bind(*self._children[:2], given, self.shapes, iterations)
 
     @property
     def inside(self) -> int:
@@ -101,7 +103,8 @@ class Votes:
         return self._formed().assignments_by_image(parents)
 
     def _formed(self) -> reference.FormedVotes:
-        return reference.bind(*self._children, self.shapes)
+        poses, activations, maps = self._children
+        return reference.bind(poses, activations, matrices(maps), self.shapes)
 
 
 def check_activations(activations: Tensor) -> None:

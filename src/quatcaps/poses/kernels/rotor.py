@@ -1,6 +1,6 @@
 """One rotor per thread: (θ, a) → w = (cos θ, sin θ a/‖a‖) → a matrix, and back.
 
-The matrix is the rotation R with R v = w v w*, or, if RIGHT, the embedding with Q w for R q = q w.
+The matrix is the rotation R with R v = w v w*; if RIGHT, w itself, which multiplies from the right.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ SMALLEST = tl.constexpr(1.1754943508222875e-38)
 def rotor_matrix(
     angle,  # (b, j)
     axis,  # (b, j, 3)
-    matrix,  # (b, 3 × 3 or 4 × 4, j)
+    matrix,  # (b, 3 × 3 or 4, j)
     rotors,
     PARENTS: tl.constexpr,
     RIGHT: tl.constexpr,
@@ -25,12 +25,12 @@ def rotor_matrix(
     here = e < rotors
     w, x, y, z, _, _, _, _, _, _ = load_rotor(angle, axis, e, here)
     if RIGHT:
-        cells = (w, -x, -y, -z, x, w, z, -y, y, -z, w, x, z, y, -x, w)
+        cells = (w, x, y, z)
     else:
         top = (1 - 2 * (y * y + z * z), 2 * (x * y - w * z), 2 * (x * z + w * y))
         middle = (2 * (x * y + w * z), 1 - 2 * (x * x + z * z), 2 * (y * z - w * x))
         cells = top + middle + (2 * (x * z - w * y), 2 * (y * z + w * x), 1 - 2 * (x * x + y * y))
-    CELLS: tl.constexpr = 16 if RIGHT else 9
+    CELLS: tl.constexpr = 4 if RIGHT else 9
     out = matrix + e // PARENTS * (CELLS * PARENTS) + e % PARENTS
     for k in tl.static_range(CELLS):
         tl.store(out + k * PARENTS, cells[k], mask=here)
@@ -38,7 +38,7 @@ def rotor_matrix(
 
 @triton.jit
 def rotor_matrix_backward(
-    grad,  # (b, 3 × 3 or 4 × 4, j)
+    grad,  # (b, 3 × 3 or 4, j)
     angle,  # (b, j)
     axis,  # (b, j, 3)
     grad_angle,  # (b, j)
@@ -51,16 +51,13 @@ def rotor_matrix_backward(
     e = tl.program_id(0) * TILE + tl.arange(0, TILE)
     here = e < rotors
     w, x, y, z, sine, n0, n1, n2, size, length = load_rotor(angle, axis, e, here)
-    CELLS: tl.constexpr = 16 if RIGHT else 9
+    CELLS: tl.constexpr = 4 if RIGHT else 9
     source = grad + e // PARENTS * (CELLS * PARENTS) + e % PARENTS
     g = ()
     for k in tl.static_range(CELLS):
         g += (tl.load(source + k * PARENTS, mask=here, other=0.0),)
     if RIGHT:
-        dw = g[0] + g[5] + g[10] + g[15]
-        dx = g[4] - g[1] + g[11] - g[14]
-        dy = g[8] - g[2] + g[13] - g[7]
-        dz = g[12] - g[3] + g[6] - g[9]
+        dw, dx, dy, dz = g
     else:
         # The matrix holds products of two of (w, x, y, z): with s = G + Gᵀ and the axial part of G,
         right, up, out = g[7] - g[5], g[2] - g[6], g[3] - g[1]

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from quatcaps.accelerator import unavailable
 from quatcaps.routing.moments import Moments, Parents
-from quatcaps.routing.shapes import Shapes, pack
+from quatcaps.routing.shapes import Shapes, matrices, pack
 from quatcaps.routing.triton import operators
 from quatcaps.routing.triton.layout import as_children, as_maps, laid_children, laid_maps
 from quatcaps.routing.triton.plan import MOST_NARROW
@@ -34,6 +34,7 @@ def refuses(shapes: Shapes, dtype: torch.dtype, device: torch.device) -> str | N
 def bind(poses: Tensor, activations: Tensor, maps: Tensor, shapes: Shapes, iterations: int = 1) -> FusedVotes:
     """The votes of a layer, to be recomputed by the kernels, laid out in memory as they read them."""
     wide = shapes.dims > MOST_NARROW
+    maps = matrices(maps) if wide else maps
     poses, activations = (as_children(laid_children(values, wide), wide) for values in (poses, activations))
     return FusedVotes(poses, activations, as_maps(laid_maps(maps, wide), wide), shapes, iterations)
 

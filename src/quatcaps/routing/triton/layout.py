@@ -28,15 +28,16 @@ def empty_parents(centre: Tensor, dims: int | None = None) -> Tensor:
 
 
 def laid_maps(maps: Tensor, wide: bool) -> Tensor:
-    """(offsets, I, J, C, C) as the kernels read it, contiguous. Of narrow poses (offsets, I, C, C, J). Of wide ones
+    """(offsets, I, J, C, C) as the kernels read it, contiguous. Of narrow poses (offsets, I, C, C, J), and rotors
+    (offsets, I, J, 4) as (offsets, I, 4, J). Of wide ones
     (offsets, I, column of the pose, J, column of the vote): a thread that stands for a parent then reads a row at once.
     No copy for maps that lie so in memory."""
-    return maps.permute(0, 1, 4, 2, 3).contiguous() if wide else maps.movedim(2, 4).contiguous()
+    return maps.permute(0, 1, 4, 2, 3).contiguous() if wide else maps.movedim(2, -1).contiguous()
 
 
 def as_maps(laid: Tensor, wide: bool) -> Tensor:
     """The inverse of `laid_maps`, as a view."""
-    return laid.permute(0, 1, 3, 4, 2) if wide else laid.movedim(4, 2)
+    return laid.permute(0, 1, 3, 4, 2) if wide else laid.movedim(-1, 2)
 
 
 def children_last(values: Tensor) -> Tensor:

@@ -50,16 +50,20 @@ class Sizes:
     STEP: int  # from tile to tile of parents in (p, h, j)
     ROW: int  # a row of all parents
     TILE_COLUMNS: int
+    ROTORS: bool  # maps are quaternions that multiply from the right
+    CELLS: int  # numbers of a map
 
 
 @dataclass(frozen=True)
 class Layer(Shapes):
     """The sizes of one layer's routing, as the launches see them."""
 
+    rotors: bool = False
+
     @staticmethod
     def of(poses: Tensor, maps: Tensor, window: Window, competition: str = "position") -> Layer:
         shapes = Shapes.of(poses, maps, window, competition)
-        return Layer(*(getattr(shapes, field.name) for field in fields(Shapes)))
+        return Layer(*(getattr(shapes, field.name) for field in fields(Shapes)), rotors=maps.ndim == 4)
 
     @property
     def wide(self) -> bool:
@@ -111,6 +115,8 @@ class Layer(Shapes):
             STEP=(self.columns if self.wide else 1) * self.parents,
             ROW=self.columns * self.parents,
             TILE_COLUMNS=power_of_two(self.columns),
+            ROTORS=self.rotors,
+            CELLS=self.columns if self.rotors else self.columns**2,
         )
 
 

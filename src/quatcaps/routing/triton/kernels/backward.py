@@ -14,6 +14,7 @@ from quatcaps.routing.triton.kernels.tiles import (
     coordinates,
     deviations,
     dot,
+    hamilton,
     load_child,
     load_logits,
     load_poses,
@@ -122,10 +123,8 @@ def sum_children(
 ):
     """The gradients of children and maps from so many weighted moments, and from uniform ones: all share the votes, and
     everything after dd."""
-    ROWS: tl.constexpr = LAYER.ROWS
-    COLUMNS: tl.constexpr = LAYER.COLUMNS
     DIMS: tl.constexpr = LAYER.DIMS
-    CELLS: tl.constexpr = LAYER.COLUMNS * LAYER.COLUMNS
+    CELLS: tl.constexpr = LAYER.CELLS
     b = tl.program_id(0) * TILE + tl.arange(0, TILE)
     j = tl.arange(0, TILE_PARENTS)
     here = b < LAYER.INSIDE
@@ -169,21 +168,11 @@ def sum_children(
             else:
                 dd, da = more, again
         out = columns + tl.cast(p, tl.int64) * ((DIMS + 1) * LAYER.INSIDE) + b
-        for r in tl.static_range(ROWS):
-            for e in tl.static_range(COLUMNS):
-                du = dd[r * COLUMNS] * matrix[e]
-                for k in tl.static_range(1, COLUMNS):
-                    du += dd[r * COLUMNS + k] * matrix[k * COLUMNS + e]
-                tl.store(out + (r * COLUMNS + e) * LAYER.INSIDE, tl.sum(du, 1), mask=here)
+        du = grad_of_pose(dd, matrix, LAYER)
+        for h in tl.static_range(DIMS):
+            tl.store(out + h * LAYER.INSIDE, tl.sum(du[h], 1), mask=here)
         tl.store(out + DIMS * LAYER.INSIDE, da * share_of(p, place, LAYER), mask=here)
-        total = ()
-        for k in tl.static_range(COLUMNS):
-            for e in tl.static_range(COLUMNS):
-                cell = dmatrix[k * COLUMNS + e]
-                for r in tl.static_range(ROWS):
-                    cell += dd[r * COLUMNS + k] * seen[r * COLUMNS + e]
-                total += (cell,)
-        dmatrix = total
+        dmatrix = plus_grad_of_maps(dmatrix, dd, seen, LAYER)
     part = tl.cast(tl.program_id(1), tl.int64) * (LAYER.INSIDE * CELLS * LAYER.PARENTS)
     store_tiles(grad_maps + part, dmatrix, b, j, mask, CELLS, LAYER.PARENTS)
 
@@ -297,6 +286,42 @@ def sum_children_wide(
 
 
 @triton.jit
+def grad_of_pose(dd, matrix, LAYER: tl.constexpr):
+    """Aᵀ dd, before the sum over parents; of a rotor w, dd w*."""
+    if LAYER.ROTORS:
+        return hamilton((0.0, 0.0, 0.0, 0.0), dd, (matrix[0], -matrix[1], -matrix[2], -matrix[3]))
+    else:
+        ROWS: tl.constexpr = LAYER.ROWS
+        COLUMNS: tl.constexpr = LAYER.COLUMNS
+        result = ()
+        for r in tl.static_range(ROWS):
+            for e in tl.static_range(COLUMNS):
+                du = dd[r * COLUMNS] * matrix[e]
+                for k in tl.static_range(1, COLUMNS):
+                    du += dd[r * COLUMNS + k] * matrix[k * COLUMNS + e]
+                result += (du,)
+        return result
+
+
+@triton.jit
+def plus_grad_of_maps(start, dd, u, LAYER: tl.constexpr):
+    """start + dd uᵀ; of a rotor, start + u* dd."""
+    if LAYER.ROTORS:
+        return hamilton(start, (u[0], -u[1], -u[2], -u[3]), dd)
+    else:
+        ROWS: tl.constexpr = LAYER.ROWS
+        COLUMNS: tl.constexpr = LAYER.COLUMNS
+        result = ()
+        for k in tl.static_range(COLUMNS):
+            for e in tl.static_range(COLUMNS):
+                cell = start[k * COLUMNS + e]
+                for r in tl.static_range(ROWS):
+                    cell += dd[r * COLUMNS + k] * u[r * COLUMNS + e]
+                result += (cell,)
+        return result
+
+
+@triton.jit
 def under_parents(d, a, parents, LAYER: tl.constexpr):
     """dd and da of weighted moments, whose parents are and want (centre, precision, g1, g2, logit, g0), and whose
     children had `log_sum` and have the gradient `da` of their activation."""
@@ -306,7 +331,8 @@ def under_parents(d, a, parents, LAYER: tl.constexpr):
     dweight = dot(g0, slope, d, LAYER)
     pull = products(q, d, COUNT)
     energy = dot(0.0, pull, d, LAYER)
-    weight = tl.exp2(energy * (-0.5 * LOG2E) + (c - log_sum[:, None])) * a[:, None]
+    # A share is at most 1: far from all parents, rounding of a large energy would make it anything.
+    weight = tl.exp2(tl.minimum(energy * (-0.5 * LOG2E) + (c - log_sum[:, None]), 0.0)) * a[:, None]
     dl = weight * (dweight - da[:, None])
     weight, dl = over_dims(weight, LAYER), over_dims(dl, LAYER)
     dd = ()

@@ -65,7 +65,7 @@ def load_child(
     place, i = b // LAYER.CHILDREN, b % LAYER.CHILDREN
     shift = place // LAYER.KERNEL_WIDTH * LAYER.WIDTH + place % LAYER.KERNEL_WIDTH
     a = load_activation(activations, b, here, LAYER)
-    row = maps + (i if LAYER.SHARED else b) * (LAYER.COLUMNS * LAYER.ROW)
+    row = maps + (i if LAYER.SHARED else b) * (LAYER.CELLS * LAYER.PARENTS)
     if LAYER.WIDE:
         column = tl.arange(0, LAYER.TILE_COLUMNS)
         whole = tl.zeros([TILE, TILE_PARENTS, TILE_COLUMNS], tl.int1)
@@ -77,7 +77,7 @@ def load_child(
         return u, a, load_rows(row + of_parent, real, LAYER.COLUMNS, LAYER.ROW)
     else:
         u = load_rows(poses + (i * (LAYER.DIMS * LAYER.PLANE) + shift), here, LAYER.DIMS, LAYER.PLANE)
-        return u, a, load_rows(row + j, j < LAYER.PARENTS, LAYER.COLUMNS * LAYER.COLUMNS, LAYER.PARENTS)
+        return u, a, load_rows(row + j, j < LAYER.PARENTS, LAYER.CELLS, LAYER.PARENTS)
 
 
 @triton.jit
@@ -209,7 +209,7 @@ def over_positions(matrix, LAYER: tl.constexpr):
         return matrix
     else:
         tiles = ()
-        CELLS: tl.constexpr = LAYER.COLUMNS * LAYER.COLUMNS
+        CELLS: tl.constexpr = LAYER.CELLS
         for k in tl.static_range(CELLS):
             tiles += (matrix[k][None, :],)
         return tiles
@@ -226,7 +226,9 @@ def over_dims(weight, LAYER: tl.constexpr):
 
 @triton.jit
 def votes(start, sign: tl.constexpr, matrix, u, LAYER: tl.constexpr, TILE: tl.constexpr, TILE_PARENTS: tl.constexpr):
-    """A u plus sign · start."""
+    """A u plus sign · start; of rotors w, u w plus that."""
+    if LAYER.ROTORS:
+        return hamilton((sign * start[0], sign * start[1], sign * start[2], sign * start[3]), u, matrix)
     found = ()
     ROWS: tl.constexpr = LAYER.ROWS
     COLUMNS: tl.constexpr = LAYER.COLUMNS
@@ -244,6 +246,16 @@ def votes(start, sign: tl.constexpr, matrix, u, LAYER: tl.constexpr, TILE: tl.co
                     vote += matrix[k * COLUMNS + e] * u[r * COLUMNS + e]
                 found += (vote,)
     return found
+
+
+@triton.jit
+def hamilton(start, p, q):
+    """start + p q, quaternions as tuples of tiles, scalar first."""
+    w = start[0] + p[0] * q[0] - p[1] * q[1] - p[2] * q[2] - p[3] * q[3]
+    x = start[1] + p[0] * q[1] + p[1] * q[0] + p[2] * q[3] - p[3] * q[2]
+    y = start[2] + p[0] * q[2] - p[1] * q[3] + p[2] * q[0] + p[3] * q[1]
+    z = start[3] + p[0] * q[3] + p[1] * q[2] - p[2] * q[1] + p[3] * q[0]
+    return w, x, y, z
 
 
 @triton.jit
