@@ -175,7 +175,7 @@ class ClassCapsules(CapsuleLayer):
 
 def without_autocast(device: torch.device) -> contextlib.AbstractContextManager[object]:
     """Full precision; some devices, such as `meta`, have no other."""
-    if torch.amp.is_autocast_available(device.type):
+    if torch.compiler.is_compiling() or torch.amp.is_autocast_available(device.type):
         return torch.autocast(device.type, enabled=False)
     return contextlib.nullcontext()
 

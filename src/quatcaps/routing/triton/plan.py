@@ -54,6 +54,9 @@ class Sizes:
     CELLS: int  # numbers of a map
 
 
+SHAPES = tuple(field.name for field in fields(Shapes))
+
+
 @dataclass(frozen=True)
 class Layer(Shapes):
     """The sizes of one layer's routing, as the launches see them."""
@@ -63,7 +66,7 @@ class Layer(Shapes):
     @staticmethod
     def of(poses: Tensor, maps: Tensor, window: Window, competition: str = "position") -> Layer:
         shapes = Shapes.of(poses, maps, window, competition)
-        return Layer(*(getattr(shapes, field.name) for field in fields(Shapes)), rotors=maps.ndim == 4)
+        return Layer(**{name: getattr(shapes, name) for name in SHAPES}, rotors=maps.ndim == 4)
 
     @property
     def wide(self) -> bool:

@@ -36,6 +36,7 @@ from quatcaps.routing.triton.kernels.tiles import (
     tile_of_positions,
     votes,
     windows,
+    with_slack,
     zeros,
 )
 
@@ -331,8 +332,9 @@ def under_parents(d, a, parents, LAYER: tl.constexpr):
     dweight = dot(g0, slope, d, LAYER)
     pull = products(q, d, COUNT)
     energy = dot(0.0, pull, d, LAYER)
-    # A share is at most 1: far from all parents, rounding of a large energy would make it anything.
-    weight = tl.exp2(tl.minimum(energy * (-0.5 * LOG2E) + (c - log_sum[:, None]), 0.0)) * a[:, None]
+    if LAYER.EVERYWHERE:
+        log_sum = with_slack(log_sum)
+    weight = tl.exp2(energy * (-0.5 * LOG2E) + (c - log_sum[:, None])) * a[:, None]
     dl = weight * (dweight - da[:, None])
     weight, dl = over_dims(weight, LAYER), over_dims(dl, LAYER)
     dd = ()

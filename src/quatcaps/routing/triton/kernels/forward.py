@@ -31,6 +31,7 @@ from quatcaps.routing.triton.kernels.tiles import (
     tile_of_positions,
     votes,
     windows,
+    with_slack,
     zeros,
     zeros_laid_as,
 )
@@ -85,7 +86,7 @@ def sum_moments(
             powers, total, log_sum = softmax(logits)
             weight = powers * (a / total)[:, None]
             if KEEP:
-                tl.store(place, log_sum, mask=here)
+                tl.store(place, log_sum if LAYER.EVERYWHERE else with_slack(log_sum), mask=here)
         if FINDS != TOTALS:
             s0 += weight
             s1 = plus_weighted(s1, over_dims(weight, LAYER), d, COUNT)

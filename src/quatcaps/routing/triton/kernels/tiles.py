@@ -227,25 +227,26 @@ def over_dims(weight, LAYER: tl.constexpr):
 @triton.jit
 def votes(start, sign: tl.constexpr, matrix, u, LAYER: tl.constexpr, TILE: tl.constexpr, TILE_PARENTS: tl.constexpr):
     """A u plus sign · start; of rotors w, u w plus that."""
-    if LAYER.ROTORS:
-        return hamilton((sign * start[0], sign * start[1], sign * start[2], sign * start[3]), u, matrix)
-    found = ()
     ROWS: tl.constexpr = LAYER.ROWS
     COLUMNS: tl.constexpr = LAYER.COLUMNS
-    for r in tl.static_range(ROWS):
-        if LAYER.WIDE:
-            numbers = apart(u[r], LAYER, TILE, TILE_PARENTS)
-            vote = sign * start[r]
-            for e in tl.static_range(COLUMNS):
-                vote += matrix[e] * numbers[e]
-            found += (vote,)
-        else:
-            for k in tl.static_range(COLUMNS):
-                vote = sign * start[r * COLUMNS + k]
+    if LAYER.ROTORS:
+        return hamilton((sign * start[0], sign * start[1], sign * start[2], sign * start[3]), u, matrix)
+    else:
+        found = ()
+        for r in tl.static_range(ROWS):
+            if LAYER.WIDE:
+                numbers = apart(u[r], LAYER, TILE, TILE_PARENTS)
+                vote = sign * start[r]
                 for e in tl.static_range(COLUMNS):
-                    vote += matrix[k * COLUMNS + e] * u[r * COLUMNS + e]
+                    vote += matrix[e] * numbers[e]
                 found += (vote,)
-    return found
+            else:
+                for k in tl.static_range(COLUMNS):
+                    vote = sign * start[r * COLUMNS + k]
+                    for e in tl.static_range(COLUMNS):
+                        vote += matrix[k * COLUMNS + e] * u[r * COLUMNS + e]
+                    found += (vote,)
+        return found
 
 
 @triton.jit
@@ -337,6 +338,13 @@ def softmax(logits):
     powers = tl.exp2(logits - largest[:, None])
     total = tl.sum(powers, 1)
     return powers, total, largest + log2(total)
+
+
+@triton.jit
+def with_slack(log_sum):
+    """Logarithms so large that float32 has no digits left behind the point are made a little larger: a share that the
+    backward finds from a rounded logit then stays below 1."""
+    return log_sum + tl.maximum(tl.abs(log_sum) - 16777216.0, 0.0) * 2e-6
 
 
 @triton.jit
