@@ -187,12 +187,13 @@ def test_plans_cover_everything(parents: int, dims: int) -> None:
     columns = 3 if dims == 3 else 4
     shapes = plan.Layer(7, 5, dims, 9, 8, parents, columns, Window(3, 2))
     for rows, steps, cut in (
-        (shapes.positions, shapes.inside, plan.by_position(shapes, per_thread=8, least_steps=8, registers=(None, 168))),
+        (shapes.positions, shapes.inside, plan.by_position(shapes, per_thread=8, least_steps=8, registers=(168, 168))),
         (shapes.inside, shapes.positions, plan.by_child(shapes, per_thread=4, registers=(None, 168))),
     ):
         assert cut.tile * cut.tiles >= rows
         assert (cut.splits - 1) * cut.per_program < steps <= cut.splits * cut.per_program, "no split is empty"
         assert cut.tile_parents >= parents
+        assert cut.registers is None or cut.registers * 32 * cut.warps <= 65536, "or it could not be launched"
         for power in (cut.tile, cut.tile_parents, cut.warps):
             assert power & (power - 1) == 0
 

@@ -14,6 +14,9 @@ WARPS_BY_POSITION, WARPS_BY_CHILD = 4608, 16384
 """Warps, running and waiting, that keep a large GPU busy to the end of a launch; more splits than that cost more to
 add up than they gain. By position and of wide poses, of whose tiles a warp holds one entry a thread, twice as many."""
 
+REGISTERS = 65536
+"""Of a processor, which the threads of a program share."""
+
 Registers = tuple[int | None, int | None]
 """The most that a thread gets, for narrow poses and for wide ones; None: as many as the compiler likes. Left alone it
 takes too many for three warps of a quarter of a processor, or spares some that it could use."""
@@ -161,6 +164,8 @@ def plan(
     # Of wide poses a thread has room for one entry, and sums over up to 32 parents stay within a warp.
     warps = min(16, max(1, tile_parents // (32 if shapes.wide else 16)))
     per_thread, limit = (1, registers[1]) if shapes.wide else (per_thread, registers[0])
+    if limit is not None:
+        limit = min(limit, REGISTERS // (32 * warps))
     tile = max(1, min(per_thread * 32 * warps // tile_parents, power_of_two(rows)))
     tiles = math.ceil(rows / tile)
     splits = max(1, min(math.ceil(warps_wanted / max(1, tiles * warps)), steps // least_steps))
