@@ -64,7 +64,6 @@ def check_lanes(program: str) -> None:
 
 
 def compile_layer(layer: Layer) -> None:
-    sizes = {"PARENTS": layer.parents, "DIMS": layer.dims}
     of_layer = {"LAYER": layer.sizes}
     for finds in (launch.TOTALS, launch.SUMS) if layer.everywhere else (launch.BOTH,):
         flags = {**of_layer, "FINDS": finds}
@@ -72,11 +71,17 @@ def compile_layer(layer: Layer) -> None:
         compile_kernel(backward.sum_parents, {**flags, **launch.plan_parents(layer).options()})
     compile_kernel(forward.sum_uniform, {**of_layer, **launch.plan_uniform(layer).options()})
     by_child = backward.sum_children_wide if layer.wide else backward.sum_children
-    for iterations in (1, 2):
+    for iterations in (1,) if layer.wide and layer.parents == 32 else (2,):
         options = {**of_layer, **launch.plan_children(layer, 2).options(), "WEIGHTED": iterations, "UNIFORM": True}
         program = compile_kernel(by_child, options, iterations)
         if layer.wide and layer.parents == 32:
             check_lanes(program)
+    compile_small(layer)
+
+
+def compile_steps(layer: Layer) -> None:
+    """Of EM and of variational Bayes."""
+    sizes = {"PARENTS": layer.parents, "DIMS": layer.dims}
     tiles = {"TILE": 32, "TILE_PARENTS": 16, "num_warps": 4}
     compile_kernel(vb.vb_step, {**sizes, **tiles})
     compile_kernel(vb.vb_step_backward, {**sizes, **tiles, **{f"HAS_{name}": True for name in fused_vb.NAMES}})
@@ -85,6 +90,11 @@ def compile_layer(layer: Layer) -> None:
         flags = {"ACTIVATION": activation, "DAMPED": damped, "ISOTROPIC": isotropic}
         compile_kernel(em.m_step, {**sizes, **tiles, **flags})
         compile_kernel(em.m_step_backward, {**sizes, **tiles, **has, **flags})
+
+
+def compile_small(layer: Layer) -> None:
+    """What puts splits, windows and children together."""
+    of_layer = {"LAYER": layer.sizes}
     compile_kernel(parts.merge_moments, {**of_layer, "TILE": 256})
     compile_kernel(parts.finish_parents, {**of_layer, "TILE": 256})
     compile_kernel(parts.pack_uniform, {**of_layer, "TILE": 256, "WEIGHTED": True})
@@ -105,6 +115,8 @@ if __name__ == "__main__":
     few_classes = Layer(64, 32, 16, 4, 4, 5, 4, Window(4, 4, shared=True, coordinates=True))
     for layer in (quaternions, rotors, matrices, few_classes):
         compile_layer(layer)
+    for layer in (quaternions, few_classes):
+        compile_steps(layer)
     for weighted in (1, 0):
         flags = {"LAYER": quaternions.sizes, "WEIGHTED": weighted, "UNIFORM": not weighted}
         compile_kernel(backward.sum_children, {**flags, **launch.plan_children(quaternions, 1).options()})

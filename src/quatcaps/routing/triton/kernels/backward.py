@@ -364,7 +364,8 @@ def share_of(p, place, LAYER: tl.constexpr):
         y = within // LAYER.GRID_WIDTH * LAYER.STRIDE + place // LAYER.KERNEL_WIDTH
         x = within % LAYER.GRID_WIDTH * LAYER.STRIDE + place % LAYER.KERNEL_WIDTH
         rows = windows_over(y, LAYER.KERNEL_HEIGHT, LAYER.GRID_HEIGHT, LAYER)
-        return 1.0 / (rows * windows_over(x, LAYER.KERNEL_WIDTH, LAYER.GRID_WIDTH, LAYER)).to(tl.float32)
+        windows_with_it = rows * windows_over(x, LAYER.KERNEL_WIDTH, LAYER.GRID_WIDTH, LAYER)
+        return 1.0 / tl.maximum(windows_with_it, 1).to(tl.float32)
     else:
         return 1.0
 
