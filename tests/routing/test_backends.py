@@ -111,6 +111,7 @@ SHAPES = {
     "VB": Case(images=1, children=2, size=3, kernel=2, parents=3, pose="matrix", routing=VB(batch_norm=False)),
     "VB, all positions": Case(size=4, routing=VB(batch_norm=False, competition="all")),
 }
+FOR_A_GPU = [SHAPES[name] for name in ("5 iterations", "1 row of 4", "EM-IBM of quaternions", "VB, all positions")]
 REAL_SIZES = {
     "first layer": Case(4, 32, 16, 16, 5),
     "second layer": Case(4, 16, 16, 12, 5),
@@ -226,6 +227,8 @@ def check_close(found: dict[str, Tensor], wanted: dict[str, Tensor], slack: floa
 @pytest.mark.parametrize("backend", FAST)
 @pytest.mark.parametrize("case", SHAPES.values(), ids=SHAPES.keys())
 def test_same_numbers(case: Case, backend: str) -> None:
+    if backend == "triton" and not ON_GPU and case in FOR_A_GPU:
+        pytest.skip("for a GPU: the interpreter takes too long for all of them")
     children = random_children(case)
     check_close(routed(case, children, backend, torch.float32), routed(case, children, "reference", torch.float64))
 
