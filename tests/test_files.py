@@ -7,13 +7,15 @@ import os
 import resource
 import subprocess
 import sys
+import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
+from quatcaps import files
 from quatcaps.errors import QuatcapsError
-from quatcaps.files import explained, make_folder, new_file, new_folder, read_json, write_json
+from quatcaps.files import explained, flush, locked, make_folder, new_file, new_folder, read_json, write_json
 
 
 def test_new_file_replaces_at_the_end(tmp_path: Path) -> None:
@@ -104,6 +106,42 @@ def test_json_that_is_none(text: str, tmp_path: Path) -> None:
         read_json(tmp_path / "x.json", "a test")
 
 
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ('{"x": NaN}', "the number NaN"),
+        ('{"x": [-Infinity]}', "the number -Infinity"),
+        ('{"x": 1e999}', "the number 1e999"),
+        ('{"x": ' + "[" * 100 + "]" * 100 + "}", "nested deeper than 64 levels"),
+        ('{"x": ' + "[" * 100_000 + "]" * 100_000 + "}", "nested deeper than 64 levels"),
+        ('{"x": ' + '{"x": ' * 100_000, "nested deeper than 64 levels"),
+        ('{"x": ' + "9" * 5000 + "}", "damaged or foreign"),
+    ],
+)
+def test_json_that_only_python_reads(text: str, words: str, tmp_path: Path) -> None:
+    (tmp_path / "x.json").write_text(text)
+    with pytest.raises(QuatcapsError, match=words):
+        read_json(tmp_path / "x.json", "a test")
+
+
+def test_json_of_some_depth_is_read(tmp_path: Path) -> None:
+    (tmp_path / "x.json").write_text('{"x": ' + "[" * 60 + "]" * 60 + "}")
+    assert read_json(tmp_path / "x.json", "a test")
+
+
+def test_json_without_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(files, "LARGEST_JSON", 20)
+    (tmp_path / "x.json").write_text('{"x": "' + "y" * 20)
+    with pytest.raises(QuatcapsError, match="more than 20 bytes"):
+        read_json(tmp_path / "x.json", "a test")
+
+
+def test_what_could_not_be_read_again_is_not_written(tmp_path: Path) -> None:
+    with pytest.raises(QuatcapsError, match=r"cannot write .*x\.json"):
+        write_json(tmp_path / "x.json", {"x": float("nan")})
+    assert not list(tmp_path.iterdir())
+
+
 def test_folder_where_a_file_stands(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(QuatcapsError, match="a file stands where a folder is needed"):
@@ -115,3 +153,73 @@ def test_folder_where_a_file_stands(tmp_path: Path) -> None:
 def test_unforeseen_errors_keep_their_words() -> None:
     with pytest.raises(QuatcapsError, match="cannot do it: Input/output error"), explained("do it"):
         raise OSError(errno.EIO, "Input/output error")
+
+
+def test_what_killed_processes_left_is_removed_after_a_day(tmp_path: Path) -> None:
+    """Beside the file that is written next, and only what was to become it."""
+    old, young = 86_500.0, 60.0
+    names = {
+        ".x.json.0123456789abcdef.part.json": old,
+        ".x.json.1123456789abcdef.part.json": young,
+        ".y.json.0123456789abcdef.part.json": old,
+        ".x.json.notours.part.json": old,
+        "x.json.part": old,  # a download that goes on
+    }
+    for name, age in names.items():
+        (tmp_path / name).write_text("half")
+        os.utime(tmp_path / name, (time.time() - age,) * 2)
+    write_json(tmp_path / "x.json", {})
+    assert set(os.listdir(tmp_path)) == {*list(names)[1:], "x.json"}
+    left = tmp_path / ".run.0123456789abcdef.part"
+    for number, inside in enumerate((old, young)):
+        left.mkdir(exist_ok=True)
+        (left / "weights").write_text("half")
+        os.utime(left / "weights", (time.time() - (old if number else inside),) * 2)
+        os.utime(left, (time.time() - old,) * 2)
+        if not number:
+            os.utime(left / "weights")  # somebody writes to it
+        with new_folder(tmp_path / f"run{number}"):
+            pass
+        assert left.exists(), "it was to become another"
+        with new_folder(tmp_path / "run") as temporary:
+            (temporary / "whole").write_text("")
+        assert left.exists() == (not number)
+        (tmp_path / "run" / "whole").unlink()
+        (tmp_path / "run").rmdir()
+
+
+def test_folders_are_not_flushed_on_windows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    opened = []
+    monkeypatch.setattr("quatcaps.files.on_windows", lambda: True)
+    monkeypatch.setattr(os, "fsync", opened.append)
+    flush(tmp_path)
+    assert not opened
+    (tmp_path / "x").write_text("x")
+    flush(tmp_path / "x")
+    assert len(opened) == 1
+
+
+def test_a_file_system_without_locks_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*arguments: object) -> None:
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr("fcntl.flock", refuse)
+    words = r"cannot lock .*x\.lock \(No locks available\): .*local disk"
+    with pytest.raises(QuatcapsError, match=words), locked(tmp_path / "x.lock"):
+        pytest.fail("held")
+
+
+def test_a_lock_is_held_by_one(tmp_path: Path) -> None:
+    with locked(tmp_path / "x.lock"), pytest.raises(TimeoutError), locked(tmp_path / "x.lock", timeout=0.0):
+        pytest.fail("held by two")
+    with locked(tmp_path / "x.lock", timeout=0.0):
+        pass
+
+
+def test_nothing_that_loads_weights_needs_a_unix(tmp_path: Path) -> None:
+    """No module that `import quatcaps` and `quatcaps.load` import needs one that only Unix has."""
+    code = (
+        "import sys; sys.modules['fcntl'] = None; sys.modules['resource'] = None\n"
+        "import quatcaps; quatcaps.load; import quatcaps.cli.datasets, quatcaps.data.download, quatcaps.weights.zoo"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, cwd=tmp_path)

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import shutil
+import statistics
 from pathlib import Path
 
 import pytest
 
-from quatcaps.recipes.tables import ROWS
-from quatcaps.reproduction.collection import collect, outdated
-from quatcaps.reproduction.render import render
+from quatcaps import weights
+from quatcaps.paper.collection import collect, outdated
+from quatcaps.paper.record import read_record
+from quatcaps.paper.render import render
+from quatcaps.paper.rows import ROWS
+from quatcaps.paper.viewpoint_tables import MEASURED
 
 RESULTS = Path(__file__).parents[1] / "results"
 
@@ -19,6 +23,29 @@ def test_records_have_the_settings_of_their_rows() -> None:
     assert sum(len(entry.records) for entry in entries) == len(list((RESULTS / "runs").rglob("*.json"))) > 0
     assert problems == []
     assert outdated(entries) == []
+
+
+def test_as_many_settings_were_measured_on_pooled_images_as_table_1_says() -> None:
+    """The row's own, and those that were tried."""
+    words = {2: "two", 7: "seven"}
+    for viewpoints in ("azimuth", "elevation"):
+        tried = list((RESULTS / "tried").glob(f"{viewpoints}-pooled-*"))
+        assert words[1 + len(tried)] == MEASURED[viewpoints]
+
+
+@pytest.mark.parametrize("name", weights.names())
+def test_cards_say_what_the_records_have_of_their_seeds(name: str) -> None:
+    """The file is the seed with the lowest error, and its card says those of the others."""
+    card = weights.card(name)
+    paths = sorted((RESULTS / "runs" / card.dataset / "qcn" / "best").glob("seed-*.json"))
+    records = [read_record(path) for path in paths]
+    percents = [record.final["test"].percent for record in records]
+    lowest = min(records, key=lambda record: record.final["test"].percent)
+    assert card.error["test"] == lowest.final["test"]
+    assert card.config.seed == lowest.seed
+    each = ", ".join(f"{percent:.2f}" for percent in percents)
+    assert f"seed {lowest.seed}; the lowest test error of three seeds ({each} %)" in card.chosen
+    assert f"whose mean is {statistics.mean(percents):.2f};" in card.chosen
 
 
 @pytest.mark.parametrize("name", ["table1", "table2", "table3", "ablation"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import errno
 from collections.abc import Iterable
 
 
@@ -31,9 +32,26 @@ def unknown_name(kind: str, name: str, known: Iterable[str]) -> QuatcapsError:
     """
     names = sorted(known)
     folded = {known_name.casefold(): known_name for known_name in names}
-    near = difflib.get_close_matches(name.casefold(), folded, n=1, cutoff=0.4)
+    near = difflib.get_close_matches(name[:100].casefold(), folded, n=1, cutoff=0.4)
     hint = f"did you mean {folded[near[0]]!r}? " if near else ""
-    return QuatcapsError(f"unknown {kind} {name!r}: {hint}Known: {', '.join(names)}")
+    return QuatcapsError(f"unknown {kind} {name[:100]!r}: {hint}Known: {', '.join(names)}")
+
+
+NO_MEMORY = ("out of memory", "can't allocate memory", "cannot allocate memory", "not enough memory", "bad_alloc")
+"""Words of the errors that PyTorch raises where memory ends, on a GPU and on a CPU, of several systems."""
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Whether an error says that memory has ended; only some of PyTorch's have a type of their own.
+
+    >>> is_out_of_memory(RuntimeError("DefaultCPUAllocator: not enough memory: you tried to allocate 8 bytes."))
+    True
+    """
+    if isinstance(error, OSError):
+        return error.errno == errno.ENOMEM
+    if isinstance(error, RuntimeError):
+        return any(words in str(error).lower() for words in NO_MEMORY)
+    return isinstance(error, MemoryError)
 
 
 class BackendWarning(UserWarning):

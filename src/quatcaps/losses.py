@@ -1,4 +1,5 @@
-"""Spread loss with its margin schedule, and cross-entropy as the alternative."""
+"""Losses of the classes: spread loss with its margin schedule, and cross-entropy as the alternative. Losses of poses:
+the orientation itself, and that of two views of one toy relative to each other."""
 
 from __future__ import annotations
 
@@ -7,6 +8,8 @@ import math
 import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor
+
+from quatcaps import quaternion
 
 MARGIN_LIMIT = 0.9
 
@@ -41,3 +44,28 @@ def cross_entropy(
     the wanted probability that is spread evenly over all classes.
     """
     return F.cross_entropy(scale * scores, labels.long(), label_smoothing=smoothing)
+
+
+def own_part(poses: Float[Tensor, "N 4"], orientations: Float[Tensor, "N 4"]) -> Float[Tensor, "N 4"]:
+    """c = q* p̂ for a pose p and the orientation q that it should have: what is left of the pose when the viewpoint is
+    taken away. It is ±1 where the pose is the orientation, and the same for all views of a toy where the pose turns
+    with it, whatever the toy's own zero is."""
+    return quaternion.product(quaternion.conjugate(orientations), quaternion.normalise(poses))
+
+
+def orientation_loss(poses: Float[Tensor, "N 4"], orientations: Float[Tensor, "N 4"]) -> Float[Tensor, ""]:
+    """1 − ⟨p̂, q⟩², averaged over the images: sin² of half the angle between them; p and −p are the same."""
+    return (1 - own_part(poses, orientations)[:, 0].square()).mean()
+
+
+def relative_orientation_loss(
+    poses: Float[Tensor, "N 4"], orientations: Float[Tensor, "N 4"], toys: Int[Tensor, " N"]
+) -> Float[Tensor, ""]:
+    """1 − ⟨p̂ᵢ p̂ⱼ*, qᵢ qⱼ*⟩², averaged over the pairs of images that show one toy; 0 where there is none.
+
+    Products by rotors leave ⟨·, ·⟩ as it is, so that this is 1 − ⟨cᵢ, cⱼ⟩² with c = q* p̂: every toy may have a zero of
+    its own.
+    """
+    own = own_part(poses, orientations)
+    pairs = (toys[:, None] == toys).to(own).fill_diagonal_(0)
+    return (pairs * (1 - (own @ own.T).square())).sum() / pairs.sum().clamp(min=1)

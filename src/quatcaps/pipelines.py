@@ -1,4 +1,4 @@
-"""What is done with the images of each dataset, as values; `quatcaps.data.pipeline` does it."""
+"""What is done with the images of each dataset, as values; `quatcaps.data.preprocessing` does it."""
 
 from __future__ import annotations
 
@@ -169,5 +169,6 @@ PIPELINES: dict[str, Pipeline] = {
     ),
     "toys": Pipeline(),
     "toys-mini": Pipeline(),
+    "toys-many": Pipeline(),
 }
 """What the paper does with each dataset; the toys are treated as smallNORB."""

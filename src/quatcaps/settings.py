@@ -13,9 +13,12 @@ import typing
 from collections.abc import Iterable, Mapping
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
+from quatcaps import strict_json
 from quatcaps.errors import QuatcapsError, unknown_name
 
 T = TypeVar("T")
+LONGEST_VALUE = 500
+"""Characters of a value in an error."""
 
 
 def setting(default: Any, explanation: str, *, by_dataset: bool = False) -> Any:
@@ -96,7 +99,13 @@ def checked(value: Any, hint: Any, name: str) -> Any:
     try:
         return convert(value, hint)
     except (TypeError, ValueError, OverflowError) as error:
-        raise QuatcapsError(f"{name} = {value!r}: it must be {describe(hint)}") from error
+        raise QuatcapsError(f"{name} = {shortened(value)}: it must be {describe(hint)}") from error
+
+
+def shortened(value: Any) -> str:
+    """A value as Python writes it, for an error; the beginning of a long one."""
+    words = repr(value)
+    return words if len(words) <= LONGEST_VALUE else f"{words[:LONGEST_VALUE]}…"
 
 
 def convert(value: Any, hint: Any) -> Any:
@@ -114,7 +123,7 @@ def convert(value: Any, hint: Any) -> Any:
         value = {"true": True, "yes": True, "false": False, "no": False}.get(value.lower(), value)
         if origin is tuple and isinstance(value, str) and not value.lstrip().startswith("["):
             value = f"[{value}]"
-        value = json.loads(value) if isinstance(value, str) else value
+        value = strict_json.parse(value) if isinstance(value, str) else value
     if origin is tuple:
         arms = typing.get_args(hint)
         if len(arms) == 2 and arms[1] is Ellipsis:
@@ -161,3 +170,29 @@ def field_to_json(settings: Any, name: str) -> Any:
     """One field as a plain JSON value."""
     value, parts = getattr(settings, name), parts_of(settings)
     return parts[name].write(value) if name in parts else json.loads(json.dumps(value, default=dataclasses.asdict))
+
+
+def flags_between(settings: Any, base: Any) -> list[str]:
+    """The flags of the command line that turn `base` into `settings`, as a shell would pass them."""
+    found: list[str] = []
+    for field in dataclasses.fields(settings):
+        value, name = getattr(settings, field.name), field.name.replace("_", "-")
+        if value == getattr(base, field.name):
+            continue
+        if isinstance(value, bool):
+            found.append(f"--{name}" if value else f"--no-{name}")
+        elif isinstance(value, dict):
+            for key, item in value.items():
+                found += [f"--{name.removesuffix('s')}", f"{key}={_as_text(item)}"]
+        elif isinstance(value, tuple):
+            found += [f"--{name}", ",".join(map(_as_text, value))]
+        else:
+            found += [f"--{name}", _as_text(value)]
+    return found
+
+
+def _as_text(value: Any) -> str:
+    """A value as `convert` reads it."""
+    if value is None:
+        return "none"
+    return value if isinstance(value, str) else json.dumps(value)

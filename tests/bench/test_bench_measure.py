@@ -15,16 +15,16 @@ from quatcaps import accelerator
 from quatcaps.bench import measure, processes, steps
 from quatcaps.bench.cases import Case, Layer, SizedNetwork
 from quatcaps.bench.failures import reason
+from quatcaps.bench.figures import scaling_figure, throughput_figure
 from quatcaps.bench.gpu import CudaClock
 from quatcaps.bench.measure import measure_networks, measure_scaling
 from quatcaps.bench.precision import TF32
 from quatcaps.bench.rows import Results, Row, ScalingRow, Timing
+from quatcaps.bench.tables import SEE_BELOW, benchmark_tables, remarks
 from quatcaps.bench.variants import VARIANTS, Variant, by_backend
 from quatcaps.errors import BackendWarning, QuatcapsError
 from quatcaps.layers import ConvolutionalCapsules
 from quatcaps.models.capsule_network import CapsuleNetwork
-from quatcaps.report.benchmark_figures import scaling_figure, throughput_figure
-from quatcaps.report.benchmarks import SEE_BELOW, benchmark_tables, remarks
 from quatcaps.routing import backends, native
 
 CPU = torch.device("cpu")

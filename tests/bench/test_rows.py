@@ -9,7 +9,7 @@ from quatcaps.bench.cases import Case, Layer, SizedNetwork
 from quatcaps.bench.failures import OUT_OF_MEMORY, reason
 from quatcaps.bench.precision import TF32
 from quatcaps.bench.rows import Results, Row, ScalingRow, Timing, with_ratios
-from quatcaps.report.benchmarks import benchmark_tables, remarks, scaling_tables
+from quatcaps.bench.tables import benchmark_tables, remarks, scaling_tables
 
 MIB = 2**20
 REFERENCE = Case("qcn", "train", "reference", 64)

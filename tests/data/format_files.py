@@ -17,8 +17,8 @@ from collections.abc import Iterable, Iterator
 import numpy as np
 import numpy.typing as npt
 
-from quatcaps.data.formats import norb
-from quatcaps.data.formats.streams import Reader, content
+from quatcaps.data.formats.matrices import NORB_BYTES, NORB_INTEGERS
+from quatcaps.data.formats.reader import Reader, content
 
 Array = npt.NDArray[np.generic]
 
@@ -58,7 +58,7 @@ def idx_file(values: npt.NDArray[np.uint8]) -> bytes:
 def norb_file(values: Array) -> bytes:
     integers = values.dtype != np.uint8
     shape = values.shape + (1,) * (3 - values.ndim)
-    header = struct.pack(f"<Ii{len(shape)}i", norb.INTEGERS if integers else norb.BYTES, values.ndim, *shape)
+    header = struct.pack(f"<Ii{len(shape)}i", NORB_INTEGERS if integers else NORB_BYTES, values.ndim, *shape)
     return header + values.astype("<i4" if integers else np.uint8).tobytes()
 
 

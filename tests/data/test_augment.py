@@ -24,7 +24,7 @@ from quatcaps.data.augment import (
     warped_windows,
     windows,
 )
-from quatcaps.data.pipeline import draws, for_evaluation, for_training
+from quatcaps.data.preprocessing import draws, for_evaluation, for_training
 from quatcaps.errors import QuatcapsError
 from quatcaps.pipelines import PIPELINES, Pipeline
 

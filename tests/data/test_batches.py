@@ -25,11 +25,11 @@ from quatcaps.data.batches import (
     others_of_group,
 )
 from quatcaps.data.imageset import ImageSet
-from quatcaps.data.residence import RESIDENCES, OnDevice, OnHost, hold
+from quatcaps.data.placement import PLACEMENTS, OnDevice, OnHost, hold
 from quatcaps.data.splits import hold_out
 from quatcaps.errors import QuatcapsError
 from quatcaps.pipelines import PATCH_FROM, Pipeline
-from quatcaps.training.config import RESIDENCES as KNOWN_RESIDENCES
+from quatcaps.training.config import PLACEMENTS as KNOWN_PLACEMENTS
 
 CPU = torch.device("cpu")
 WHOLE = Pipeline(32, 32, standardise="none")
@@ -208,7 +208,7 @@ def test_chance_differs_from_pass_to_pass_and_seed_to_seed(noise_images: ImageSe
 def test_images_on_the_host_give_the_same_batches(noise_images: ImageSet, part: bool) -> None:
     images = hold_out(noise_images, 0.3, 0)[0] if part else noise_images
     pipeline = Pipeline(32, 24, flip=True, patch=0.5, noise=0.2)
-    here, there = (batches_of(images, 8, pipeline, residence=place) for place in ("device", "host"))
+    here, there = (batches_of(images, 8, pipeline, placement=place) for place in ("device", "host"))
     assert isinstance(there.pixels, OnHost)
     for epoch in range(3):
         pairs = list(zip(here.epoch(epoch), there.epoch(epoch), strict=True))
@@ -219,7 +219,7 @@ def test_images_on_the_host_give_the_same_batches(noise_images: ImageSet, part: 
 
 
 def test_fetching_ahead_ends_with_its_reader(noise_images: ImageSet) -> None:
-    stream = batches_of(noise_images, 8, residence="host").epoch(0)
+    stream = batches_of(noise_images, 8, placement="host").epoch(0)
     assert len(list(islice(stream, 2))) == 2
     stream.close()  # type: ignore[attr-defined]
     assert not [thread for thread in threading.enumerate() if thread.name.startswith("quatcaps-images")]
@@ -229,7 +229,7 @@ def test_a_failed_fetch_is_not_lost(noise_images: ImageSet, monkeypatch: pytest.
     def fail(*arguments: object) -> None:
         raise OSError("the disk is gone")
 
-    batches = batches_of(noise_images, 8, residence="host")
+    batches = batches_of(noise_images, 8, placement="host")
     monkeypatch.setattr(batches.pixels, "fetch", fail)
     with pytest.raises(OSError, match="the disk is gone"):
         next(batches.epoch(0))
@@ -244,10 +244,10 @@ def test_a_cpu_reads_pixels_where_they_are_stored(noise_images: ImageSet) -> Non
     assert held.images is part
 
 
-def test_unknown_residence(noise_images: ImageSet) -> None:
-    with pytest.raises(QuatcapsError, match="unknown residence 'hots': did you mean 'host'"):
+def test_unknown_placement(noise_images: ImageSet) -> None:
+    with pytest.raises(QuatcapsError, match="unknown placement 'hots': did you mean 'host'"):
         hold(noise_images, CPU, "hots")
-    assert KNOWN_RESIDENCES == RESIDENCES
+    assert KNOWN_PLACEMENTS == PLACEMENTS
 
 
 def test_evaluation_shows_all_images_in_order(noise_images: ImageSet) -> None:

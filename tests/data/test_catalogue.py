@@ -16,12 +16,6 @@ DATASETS = [pytest.param(known, id=name) for name, known in DESCRIPTIONS.items()
 DIGEST_LENGTHS = {"md5": 32, "sha256": 64}
 
 
-def test_the_five_datasets_of_the_paper() -> None:
-    assert list(DESCRIPTIONS) == ["smallnorb", "mnist", "fashionmnist", "svhn", "cifar10"]
-    assert [len(known.classes) for known in DESCRIPTIONS.values()] == [5, 10, 10, 10, 10]
-    assert [sum(known.counts.values()) for known in DESCRIPTIONS.values()] == [48_600, 70_000, 70_000, 99_289, 60_000]
-
-
 @pytest.mark.parametrize("file", FILES)
 def test_digests_are_well_formed(file: File) -> None:
     for digest in file.published + file.published_content:

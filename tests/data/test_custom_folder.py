@@ -18,7 +18,7 @@ from PIL import Image
 from quatcaps.data.custom.folder import fingerprint, natural, read
 from quatcaps.data.pictures import look, open_picture, square_pixels
 from quatcaps.errors import QuatcapsError
-from quatcaps.evaluation.predict import read_image
+from quatcaps.training.predict import read_image
 
 Pixels = np.ndarray[Any, np.dtype[np.uint8]]
 ORIENTATION = 0x0112

@@ -12,10 +12,11 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from format_files import bounded
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from quatcaps.data.custom import archive
+from quatcaps.data.custom import archive, limits
 from quatcaps.data.custom.npz import fingerprint, read
 from quatcaps.errors import QuatcapsError
 
@@ -44,7 +45,7 @@ def path(tmp_path: Path) -> Path:
 def test_one_set(path: Path, compressed: bool) -> None:
     seen: list[tuple[int, int]] = []
     saved(path, compressed, images=IMAGES, labels=LABELS, unrelated=np.zeros(3))
-    found = read(path, size=0, progress=lambda done, total: seen.append((done, total)))
+    found = read(path, progress=lambda done, total: seen.append((done, total)))
     assert found.classes == ("0", "1", "2")
     assert list(found.splits) == ["all"]
     images = found.splits["all"]
@@ -63,7 +64,7 @@ def test_train_and_test_with_names_and_viewpoints(path: Path, names: str) -> Non
     azimuth = {name.replace("images", "azimuth").replace("x", "azimuth"): array for name, array in arrays.items()}
     azimuth = {name: 2 * np.arange(len(array)) for name, array in azimuth.items() if "azimuth" in name}
     classes = np.array(["oak", "elm", "ash", "fir", "yew", "Ä"])
-    found = read(saved(path, **arrays, **azimuth, classes=classes), size=0)
+    found = read(saved(path, **arrays, **azimuth, classes=classes))
     assert found.classes == ("oak", "elm", "ash", "fir", "yew", "Ä")
     assert [images.name for images in found.splits.values()] == ["flowers train", "flowers test"]
     for (_, images), key in zip(found.splits.items(), list(arrays)[::2], strict=True):
@@ -72,7 +73,7 @@ def test_train_and_test_with_names_and_viewpoints(path: Path, names: str) -> Non
         assert images.info["azimuth"].tolist() == list(range(0, 2 * len(images), 2))
     assert found.splits["test"].labels.tolist() == [4, 0]
     assert found.splits["test"].labels.dtype == torch.int64
-    unnamed = read(saved(path, **arrays), size=0)
+    unnamed = read(saved(path, **arrays))
     assert unnamed.classes == ("0", "1", "2", "3", "4")
 
 
@@ -89,7 +90,7 @@ def test_every_layout_in_pieces_of_any_size(
     images = noise(*shape)
     saved(path, images=np.asarray(images, order=order), labels=np.array([0, 1, 0, 1, 2], dtype=">i2"))
     seen: list[tuple[int, int]] = []
-    found = read(path, size=0, progress=lambda done, total: seen.append((done, total))).splits["all"]
+    found = read(path, progress=lambda done, total: seen.append((done, total))).splits["all"]
     expected = images[:, None] if axes is None else images.transpose(axes)
     assert np.array_equal(found.images.numpy(), expected)
     assert found.labels.tolist() == [0, 1, 0, 1, 2]
@@ -143,7 +144,7 @@ PAIR = {"train_images": IMAGES, "train_labels": LABELS, "test_images": IMAGES, "
 )
 def test_arrays_that_do_not_fit(path: Path, arrays: dict[str, Any], words: str) -> None:
     with pytest.raises(QuatcapsError, match=words) as caught:
-        read(saved(path, **arrays), size=0)
+        read(saved(path, **arrays))
     assert "\n" not in str(caught.value)
 
 
@@ -192,14 +193,14 @@ def zipped(path: Path, files: list[tuple[str, bytes]], method: int = zipfile.ZIP
 def test_headers_that_lie(path: Path, header: dict[str, Any] | bytes, words: str) -> None:
     zipped(path, [("images.npy", npy(IMAGES, header)), ("labels.npy", npy(LABELS))])
     with pytest.raises(QuatcapsError, match=words) as caught:
-        read(path, size=0)
+        read(path)
     assert "\n" not in str(caught.value)
 
 
 def test_an_old_header_is_read_without_a_warning(path: Path) -> None:
     header = b"{'descr': '|u1', 'fortran_order': False, 'shape': (6L, 5L, 7L)}\n"
     zipped(path, [("images.npy", npy(IMAGES, header)), ("labels.npy", npy(LABELS))])
-    assert len(read(path, size=0).splits["all"]) == 6
+    assert len(read(path).splits["all"]) == 6
 
 
 def directory_field(path: Path, name: bytes, offset: int, form: str, value: int, local: int | None = None) -> None:
@@ -221,14 +222,14 @@ def test_entries_that_are_longer_or_shorter_than_they_say(path: Path, method: in
     zipped(path, [("images.npy", short), ("labels.npy", npy(np.arange(100)))], method)
     directory_field(path, b"images.npy", 24, "<I", 128 + 3500)
     with pytest.raises(QuatcapsError, match=r"images in .* is damaged"):
-        read(path, size=0)
+        read(path)
     long = npy(noise(2, 5, 7))[:128] + bytes(50_000_000)  # the header says 2 images
     zipped(path, [("images.npy", long), ("labels.npy", npy(LABELS[:2]))], method)
     with pytest.raises(QuatcapsError, match=r"takes 70 bytes, but 50,000,000 are stored"):
-        read(path, size=0)
+        read(path)
     directory_field(path, b"images.npy", 24, "<I", 128 + 70)
     with pytest.raises(QuatcapsError, match=r"images in .* is damaged .*CRC"):
-        read(path, size=0)
+        read(path)
     directory_field(path, b"images.npy", 16, "<I", zlib.crc32(long[: 128 + 70]))
     assert read_or_refuse(path)
 
@@ -237,7 +238,7 @@ def read_or_refuse(path: Path) -> bool:
     """Whether a file is read into something valid or refused in one line; the only two outcomes there are."""
     try:
         digits = fingerprint(path)
-        found = read(path, size=0, limit=1 << 20)
+        found = read(path, limit=1 << 20)
     except QuatcapsError as error:
         return "\n" not in str(error)
     return (
@@ -254,39 +255,59 @@ def test_archives_that_are_damaged_or_locked(path: Path) -> None:
     place = data.index(IMAGES.tobytes()) + 100
     path.write_bytes(data[:place] + bytes([data[place] ^ 1]) + data[place + 1 :])
     with pytest.raises(QuatcapsError, match=r"images in .* is damaged .*CRC.*: write the file again with numpy.savez"):
-        read(path, size=0)
+        read(path)
     path.write_bytes(data[:-30])
     with pytest.raises(QuatcapsError, match=r"flowers\.npz is not a \.npz file, or damaged"):
-        read(path, size=0)
+        read(path)
     zipped(path, files)
     directory_field(path, b"images.npy", 8, "<H", 1, local=6)
     with pytest.raises(QuatcapsError, match=r"images in .* is encrypted"):
-        read(path, size=0)
+        read(path)
     zipped(path, files, zipfile.ZIP_LZMA)
     with pytest.raises(QuatcapsError, match="compressed by method 14, which NumPy does not write"):
-        read(path, size=0)
+        read(path)
     with pytest.warns(UserWarning, match="Duplicate name"):
         zipped(path, [*files, files[0]])
     with pytest.raises(QuatcapsError, match="two arrays named 'images': store each once"):
-        read(path, size=0)
+        read(path)
     zipped(path, [("images.npy", b"\x93NUMPY\x03\x00" + npy(IMAGES)[8:]), files[1]])
     with pytest.raises(QuatcapsError, match=r"a header of version 3\.0, not 1\.0 or 2\.0"):
-        read(path, size=0)
+        read(path)
     zipped(path, [("images.npy", b"\x93NUMPY\x02\x00\xff\xff\xff\xff" + bytes(9000)), files[1]])
     with pytest.raises(QuatcapsError, match=r"images in .* is damaged"):
-        read(path, size=0)
+        read(path)
 
 
 def test_files_that_are_not_there_or_too_large(path: Path) -> None:
     with pytest.raises(QuatcapsError, match=r"flowers\.npz: there is no such file"):
-        read(path, size=0)
+        read(path)
     with pytest.raises(QuatcapsError, match=r"cannot be read .*: give a .npz file"):
-        read(path.parent, size=0)
+        read(path.parent)
     saved(path, images=IMAGES, labels=LABELS)
     needed = IMAGES.nbytes + LABELS.nbytes
-    assert read(path, size=0, limit=needed).classes == ("0", "1", "2")
+    assert read(path, limit=needed).classes == ("0", "1", "2")
     with pytest.raises(QuatcapsError, match=r"more than the limit of .* store fewer or smaller images"):
-        read(path, size=0, limit=needed - 1)
+        read(path, limit=needed - 1)
+
+
+def test_the_limit_follows_the_memory(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    saved(path, images=IMAGES, labels=LABELS)
+    assert limits.most_bytes(None) == limits.memory() // 3
+    monkeypatch.setattr(limits, "memory", lambda: 3 * (IMAGES.nbytes + LABELS.nbytes))
+    assert len(read(path).images) == len(IMAGES)
+    monkeypatch.setattr(limits, "memory", lambda: 3 * IMAGES.nbytes)
+    with pytest.raises(QuatcapsError, match=r"more than the limit of 0\.0 GiB on this machine: store fewer"):
+        read(path)
+
+
+def test_a_small_file_that_fills_the_memory_is_refused(path: Path) -> None:
+    blank = np.zeros((300, 1024, 1024), np.uint8)
+    labels = np.arange(300) % 2
+    saved(path, True, images=blank, labels=labels)
+    assert path.stat().st_size < 1 << 20
+    del blank
+    with bounded(16), pytest.raises(QuatcapsError, match=r"expand to 315 MB, .*-fold, above the limit of 250: .*savez"):
+        read(path)
 
 
 def test_fingerprint_follows_the_arrays(path: Path) -> None:

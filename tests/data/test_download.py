@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from quatcaps.data import download as module
-from quatcaps.data import mirrors
+from quatcaps.data import http
 from quatcaps.data.catalogue import File
 from quatcaps.data.download import DownloadError, NoNetworkError, download
 from quatcaps.errors import QuatcapsError
@@ -117,7 +117,7 @@ class Trial(NamedTuple):
         return download(file, self.folder, **(settings | options))
 
     def on_disk(self) -> set[str]:
-        return {path.name.removeprefix(NAME) or "whole" for path in self.folder.iterdir()}
+        return {path.name.removeprefix(NAME) or "whole" for path in self.folder.iterdir() if path.name != ".lock"}
 
     def ranges(self) -> list[str | None]:
         return [asked for _, asked, _ in self.server.asked]
@@ -506,10 +506,10 @@ def test_redirects_that_are_refused(location: str, reason: str, trial: Trial) ->
 
 
 def test_a_redirect_out_of_https_is_refused() -> None:
-    assert mirrors.redirected("https://a/x", "//b/y") == "https://b/y"
-    assert mirrors.redirected("http://a/x", "https://b/y") == "https://b/y"
-    with pytest.raises(mirrors.MirrorError, match="not secure"):
-        mirrors.redirected("https://a/x", "http://a/x")
+    assert http.redirected("https://a/x", "//b/y") == "https://b/y"
+    assert http.redirected("http://a/x", "https://b/y") == "https://b/y"
+    with pytest.raises(http.MirrorError, match="not secure"):
+        http.redirected("https://a/x", "http://a/x")
 
 
 @pytest.mark.parametrize("mirror", ["file:///data", "ftp://host/x", "/data", "http://", "http://[::", ""])

@@ -32,8 +32,10 @@ from format_files import (
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from quatcaps.data.formats import archives, cifar, idx, mat5, norb, pickles
-from quatcaps.data.formats.streams import GZIP
+from quatcaps.data.formats import cifar, mat5, tar
+from quatcaps.data.formats.matrices import NORB_BYTES, idx_array, norb_header, norb_integers
+from quatcaps.data.formats.reader import GZIP
+from quatcaps.data.shrink import gather
 from quatcaps.errors import QuatcapsError
 
 EXAMPLES = int(os.environ.get("QUATCAPS_FUZZ_EXAMPLES", "60"))
@@ -55,17 +57,20 @@ def parse_content(data: bytes) -> None:
 
 
 def parse_idx(data: bytes) -> None:
-    values = idx.array(reader(data), (3, 4, 4))
+    values = idx_array(reader(data), (3, 4, 4))
     assert (values.shape, values.dtype) == ((3, 4, 4), np.uint8)
 
 
 def parse_norb_images(data: bytes) -> None:
-    values = norb.images(reader(data), (3, 2, 4, 4), 2)
+    stream = reader(data)
+    norb_header(stream, NORB_BYTES, (3, 2, 4, 4))
+    values = gather(stream.blocks(3, (2, 4, 4)), 3, 2, 2)
+    stream.end()
     assert (values.shape, values.dtype) == ((3, 2, 2, 2), np.uint8)
 
 
 def parse_norb_integers(data: bytes) -> None:
-    values = norb.integers(reader(data), (5, 4))
+    values = norb_integers(reader(data), (5, 4))
     assert (values.shape, values.dtype) == ((5, 4), np.int32)
 
 
@@ -86,7 +91,7 @@ def parse_rows(values: np.ndarray[tuple[int, ...], np.dtype[np.uint8]]) -> None:
 
 def parse_archive(data: bytes) -> None:
     found = {}
-    for name, member in archives.members(reader(data), ("one", "two"), largest=1000, count=50, total=1 << 20):
+    for name, member in tar.members(reader(data), ("one", "two"), largest=1000, count=50, total=1 << 20):
         found[name] = member.rest(1000)
     assert found.keys() == {"one", "two"}
 
@@ -112,9 +117,9 @@ PARSERS = {
     "norb images": Parser(parse_norb_images, (norb_file(noise((3, 2, 4, 4))),)),
     "norb integers": Parser(parse_norb_integers, (norb_file(np.arange(20).reshape(5, 4)),)),
     "mat5": Parser(parse_mat, mat_files()),
-    "cifar": Parser(lambda data: parse_rows(cifar.rows(reader(data), 2)), (ROWS.tobytes(),)),
+    "cifar": Parser(lambda data: parse_rows(cifar.binary_rows(reader(data), 2)), (ROWS.tobytes(),)),
     "pickles": Parser(
-        lambda data: parse_rows(pickles.rows(reader(data), 2)),
+        lambda data: parse_rows(cifar.pickled_rows(reader(data), 2)),
         (python2_batch(ROWS), *(batch(ROWS, protocol) for protocol in range(6))),
     ),
     "archives": Parser(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ import torch
 from quatcaps import data
 from quatcaps.data.cache import data_folder
 from quatcaps.data.imageset import ImageSet, concatenate
+from quatcaps.data.splits import hold_out
 from quatcaps.data.viewpoints import degrees, split_viewpoints
 from quatcaps.errors import QuatcapsError
 
@@ -85,3 +87,16 @@ def test_data_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 def test_unknown_dataset(tmp_path: Path) -> None:
     with pytest.raises(QuatcapsError, match="unknown dataset 'toy': did you mean 'toys'"):
         data.load("toy", "train", folder=tmp_path)
+
+
+def test_the_digest_is_that_of_the_whole(noise_images: ImageSet) -> None:
+    images = replace(noise_images, digest="a" * 64)
+    parts = [images.select(torch.arange(5)), images.part(5, 20, "part"), *hold_out(images, 0.2, 0)]
+    assert {part.digest for part in parts} == {"a" * 64}
+    assert concatenate(parts, "joined").digest == "a" * 64
+    other = replace(noise_images, digest="b" * 64)
+    joined = concatenate([images, other, images], "joined").digest
+    assert joined == concatenate([images, other], "again").digest
+    assert joined not in (images.digest, other.digest, concatenate([other, images], "turned").digest)
+    assert len(joined) == 64
+    assert concatenate([images, noise_images], "one unknown").digest == ""

@@ -25,8 +25,8 @@ from format_files import (
     tar_file,
 )
 
-from quatcaps.data.formats.shrink import Progress, shrink
-from quatcaps.data.readers import Read, cifar10, mnist, smallnorb, svhn
+from quatcaps.data.readers import Cifar10, Mnist, Read, SmallNorb, Svhn
+from quatcaps.data.shrink import Progress, shrink
 from quatcaps.errors import QuatcapsError
 
 PACKS: list[Callable[[bytes], bytes]] = [bytes, gzip.compress]
@@ -49,14 +49,14 @@ PICTURES, CLASSES = noise((9, 28, 28)), noise((9,), 10)
 
 def mnist_files(pack: Callable[[bytes], bytes] = bytes) -> dict[str, bytes]:
     parts = (pack(idx_file(PICTURES)), pack(idx_file(CLASSES)))
-    return dict(zip(mnist.SPLITS["test"], parts, strict=True))
+    return dict(zip(Mnist.splits["test"], parts, strict=True))
 
 
 @pytest.mark.parametrize("pack", PACKS)
 @pytest.mark.parametrize("size", [28, 14])
 def test_mnist(pack: Callable[[bytes], bytes], size: int, tmp_path: Path) -> None:
     seen: list[tuple[int, int]] = []
-    read = mnist.read("test", write(tmp_path, mnist_files(pack)), size=size, progress=counter(seen), count=9)
+    read = Mnist(test=9)("test", write(tmp_path, mnist_files(pack)), size=size, progress=counter(seen))
     assert read.images.shape == (9, 1, size, size)
     assert np.array_equal(read.images.numpy(), shrink(PICTURES[:, None], size))
     assert read.labels.dtype == torch.int64
@@ -69,18 +69,18 @@ def test_mnist(pack: Callable[[bytes], bytes], size: int, tmp_path: Path) -> Non
 def test_mnist_refused(tmp_path: Path) -> None:
     files = write(tmp_path, mnist_files())
     with pytest.raises(QuatcapsError, match=r"labels-idx1-ubyte holds an array of shape \(9,\): \(10000,\) is needed"):
-        mnist.read("test", files, size=28)
+        Mnist()("test", files, size=28)
     with pytest.raises(QuatcapsError, match="MNIST train lacks train-images-idx3-ubyte, train-labels-idx1-ubyte"):
-        mnist.read("train", files, size=28)
+        Mnist()("train", files, size=28)
     with pytest.raises(QuatcapsError, match="unknown split of MNIST 'tset': did you mean 'test'"):
-        mnist.read("tset", files, size=28)
+        Mnist()("tset", files, size=28)
     with pytest.raises(QuatcapsError, match="size is 30: images of 28×28 only shrink, to sizes from 1 to 28"):
-        mnist.read("test", files, size=30, count=9)
+        Mnist(test=9)("test", files, size=30)
     labels = CLASSES.copy()
     labels[4] = 77
-    files |= write(tmp_path, {mnist.SPLITS["test"][1]: idx_file(labels)})
+    files |= write(tmp_path, {Mnist.splits["test"][1]: idx_file(labels)})
     with pytest.raises(QuatcapsError, match="label 77 at position 4 is not one of 0 … 9"):
-        mnist.read("test", files, size=28, count=9)
+        Mnist(test=9)("test", files, size=28)
 
 
 # smallNORB
@@ -92,14 +92,14 @@ CODES = np.stack([np.array((4, 6, 7, 8, 9, 4, 6, 7)), np.arange(8), np.arange(8)
 
 def norb_files(codes: np.ndarray = CODES, categories: np.ndarray = CATEGORIES) -> dict[str, bytes]:  # type: ignore[type-arg]
     parts = (norb_file(PAIRS), norb_file(categories), norb_file(codes))
-    return dict(zip(smallnorb.SPLITS["train"], parts, strict=True))
+    return dict(zip(SmallNorb.splits["train"], parts, strict=True))
 
 
 @pytest.mark.parametrize("pack", PACKS)
 def test_smallnorb(pack: Callable[[bytes], bytes], tmp_path: Path) -> None:
     seen: list[tuple[int, int]] = []
     files = write(tmp_path, {name: pack(data) for name, data in norb_files().items()})
-    read = smallnorb.read("train", files, size=48, progress=counter(seen), count=8)
+    read = SmallNorb(8)("train", files, size=48, progress=counter(seen))
     assert np.array_equal(read.images.numpy(), shrink(PAIRS, 48))
     assert read.labels.tolist() == CATEGORIES.tolist()
     assert list(read.info) == ["instance", "elevation", "azimuth", "lighting"]
@@ -124,18 +124,18 @@ def test_smallnorb_codes_refused(column: int, value: int, words: str, tmp_path: 
     codes = CODES.copy()
     codes[3, column] = value
     with pytest.raises(QuatcapsError, match=f"-info.mat: {words}"):
-        smallnorb.read("train", write(tmp_path, norb_files(codes)), size=48, count=8)
+        SmallNorb(8)("train", write(tmp_path, norb_files(codes)), size=48)
 
 
 def test_smallnorb_refused(tmp_path: Path) -> None:
     with pytest.raises(QuatcapsError, match=r"-cat.mat: category 5 at position 7 is not one of 0 … 4"):
-        smallnorb.read("train", write(tmp_path, norb_files(categories=np.array([0] * 7 + [5]))), size=48, count=8)
+        SmallNorb(8)("train", write(tmp_path, norb_files(categories=np.array([0] * 7 + [5]))), size=48)
     files = write(tmp_path, norb_files())
     with pytest.raises(QuatcapsError, match=r"shape \(8, 1, 1\): \(24300, 1, 1\) is needed"):
-        smallnorb.read("train", files, size=48)
-    first, second, third = smallnorb.SPLITS["train"]
+        SmallNorb()("train", files, size=48)
+    first, second, third = SmallNorb.splits["train"]
     with pytest.raises(QuatcapsError, match="holds bytes: int32 are needed"):
-        smallnorb.read("train", {first: files[second], second: files[first], third: files[third]}, size=48, count=8)
+        SmallNorb(8)("train", {first: files[second], second: files[first], third: files[third]}, size=48)
 
 
 # SVHN
@@ -163,7 +163,7 @@ def by_scipy(compressed: bool, kind: type) -> bytes:
     ],
 )
 def test_svhn(data: bytes, tmp_path: Path) -> None:
-    read = svhn.read("test", write(tmp_path, {"test_32x32.mat": data}), size=32, count=7)
+    read = Svhn(test=7)("test", write(tmp_path, {"test_32x32.mat": data}), size=32)
     assert np.array_equal(read.images.numpy(), COLOURS)
     assert read.labels.tolist() == [1, 9, 0, 3, 0, 5, 6]
     assert read.contents == {"test_32x32.mat": sha256(X.tobytes(order="F") + (DIGITS % 10).tobytes())}
@@ -172,7 +172,7 @@ def test_svhn(data: bytes, tmp_path: Path) -> None:
 def test_svhn_small(tmp_path: Path) -> None:
     seen: list[tuple[int, int]] = []
     files = write(tmp_path, {"test_32x32.mat": by_scipy(True, np.uint8)})
-    read = svhn.read("test", files, size=8, progress=counter(seen), count=7)
+    read = Svhn(test=7)("test", files, size=8, progress=counter(seen))
     assert np.array_equal(read.images.numpy(), shrink(COLOURS, 8))
     assert seen == [(7, 7)]
 
@@ -180,16 +180,16 @@ def test_svhn_small(tmp_path: Path) -> None:
 def test_svhn_refused(tmp_path: Path) -> None:
     files = write(tmp_path, {"test_32x32.mat": by_scipy(True, np.uint8)})
     with pytest.raises(QuatcapsError, match=r"X has shape \(32, 32, 3, 7\): \(32, 32, 3, 26032\) is needed"):
-        svhn.read("test", files, size=32)
+        Svhn()("test", files, size=32)
     files = write(tmp_path, {"test_32x32.mat": mat_file([mat_array("X", X), mat_array("y", Y + np.uint8(1))])})
     with pytest.raises(QuatcapsError, match="label 11 at position 2 is not one of 0 … 10"):
-        svhn.read("test", files, size=32, count=7)
+        Svhn(test=7)("test", files, size=32)
 
 
 # CIFAR-10
 
 COUNT = 6
-BATCHES = {name: cifar_rows(COUNT, seed) for seed, name in enumerate(cifar10.SPLITS["train"])}
+BATCHES = {name: cifar_rows(COUNT, seed) for seed, name in enumerate(Cifar10.splits["train"])}
 BINARY = {name: rows.tobytes() for name, rows in BATCHES.items()}
 PYTHON2 = {name.removesuffix(".bin"): python2_batch(rows) for name, rows in BATCHES.items()}
 PYTHON3 = {name.removesuffix(".bin"): batch(rows, 5) for name, rows in BATCHES.items()}
@@ -201,7 +201,7 @@ def archive(files: dict[str, bytes]) -> bytes:
 
 
 def cifar_train(folder: Path, files: dict[str, bytes], size: int = 32) -> Read:
-    return cifar10.read("train", write(folder, files), size=size, count=COUNT)
+    return Cifar10(COUNT)("train", write(folder, files), size=size)
 
 
 @pytest.mark.parametrize(
@@ -233,7 +233,7 @@ def test_cifar10_small(tmp_path: Path) -> None:
     seen: list[tuple[int, int]] = []
     rows = cifar_rows(COUNT)
     files = write(tmp_path, {"test_batch.bin": rows.tobytes()})
-    read = cifar10.read("test", files, size=16, progress=counter(seen), count=COUNT)
+    read = Cifar10(COUNT)("test", files, size=16, progress=counter(seen))
     assert np.array_equal(read.images.numpy(), shrink(rows[:, 1:].reshape(-1, 3, 32, 32), 16))
     assert seen == [(COUNT, COUNT)]
 
@@ -242,9 +242,9 @@ def test_cifar10_refused(tmp_path: Path) -> None:
     with pytest.raises(QuatcapsError, match=r"CIFAR-10 train lacks data_batch_2.bin, .* or cifar-10-binary.tar.gz"):
         cifar_train(tmp_path, {"data_batch_1.bin": b"", "test_batch.bin": b""})
     with pytest.raises(QuatcapsError, match="unknown split of CIFAR-10 'all'"):
-        cifar10.read("all", {}, size=32)
+        Cifar10()("all", {}, size=32)
     with pytest.raises(QuatcapsError, match=r"test_batch.bin is cut off after 3073 bytes"):
-        cifar10.read("test", write(tmp_path, {"test_batch.bin": bytes(3073)}), size=32)
+        Cifar10()("test", write(tmp_path, {"test_batch.bin": bytes(3073)}), size=32)
     with pytest.raises(QuatcapsError, match="lacks data_batch_5"):
         cifar_train(tmp_path, {"cifar-10-python.tar": archive(dict(list(PYTHON2.items())[:4]))})
     with pytest.raises(QuatcapsError, match=r"data_batch_5.bin has 18439 bytes: at most 18438 are expected"):

@@ -15,8 +15,8 @@ from quatcaps.data.toys.catalogue import SPLITS as TOYS
 from quatcaps.data.toys.dataset import Selection
 from quatcaps.data.viewpoints import FAMILIAR, degrees
 from quatcaps.errors import QuatcapsError
-from quatcaps.evaluation.commands import images_of
 from quatcaps.training.config import PROTOCOLS, VIEWPOINTS, TrainingConfig
+from quatcaps.training.evaluate import images_of
 
 CLASSES = ("animal", "human", "airplane", "truck", "car")
 

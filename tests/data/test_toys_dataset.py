@@ -1,9 +1,10 @@
 from __future__ import annotations
 
+import contextlib
 import itertools
 import shutil
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ import torch
 from safetensors import SafetensorError
 
 from quatcaps import QuatcapsError
-from quatcaps.data import toys
+from quatcaps.data import store, toys
 from quatcaps.data.imageset import ImageSet
 from quatcaps.data.toys import dataset, version
 from quatcaps.data.toys.dataset import Selection
@@ -119,16 +120,12 @@ def test_of_several_processes_one_renders(
     (path,) = files(tmp_path / "theirs")
     never_render()
 
-    class Held:
-        def __init__(self, lock: Path) -> None:
-            self.folder = lock.parent
+    @contextlib.contextmanager
+    def held(lock: Path) -> Iterator[None]:
+        shutil.copy(path, lock.parent)
+        yield
 
-        def __enter__(self) -> None:
-            shutil.copy(path, self.folder)
-
-        def __exit__(self, *exception: object) -> None: ...
-
-    monkeypatch.setattr(dataset, "FileLock", Held)
+    monkeypatch.setattr(store, "locked", held)
     assert torch.equal(load(cache=tmp_path / "ours").images, first.images)
 
 
@@ -144,6 +141,14 @@ def test_other_settings_are_other_files(
         load(cache=tmp_path, **change)
     with pytest.raises(AssertionError, match="rendered"):
         load("train", cache=tmp_path)
+
+
+def test_the_digest_follows_renderer_seed_size_and_codes(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    first = load().digest
+    assert load("train").digest == load(cache=tmp_path).digest == load(cache=tmp_path).digest == first
+    others = [load(**change).digest for change in ({"seed": 1}, {"size": 9}, {"azimuths": [0]}, {"elevations": [3]})]
+    monkeypatch.setattr(dataset, "renderer_version", lambda: "00000000")
+    assert len({first, *others, load().digest}) == 6
 
 
 def test_another_renderer_is_another_file(

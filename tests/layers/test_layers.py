@@ -12,6 +12,8 @@ from torch import Tensor, nn
 from quatcaps.capsules import Capsules
 from quatcaps.errors import QuatcapsError
 from quatcaps.layers import ClassCapsules, ConvolutionalCapsules, PrimaryCapsules, ResidualBlock, residual
+from quatcaps.models import build
+from quatcaps.models.capsule_network import CapsuleNetwork
 from quatcaps.routing import EM
 
 LAYERS = {
@@ -359,3 +361,11 @@ def test_images_of_another_dtype_are_named_on_any_device() -> None:
     for device in ("cpu", "meta"):
         with pytest.raises(QuatcapsError, match=r"images are torch.float64 and the weights torch.float32"):
             layer.to(device)(torch.empty(1, 2, 8, 8, dtype=torch.float64, device=device))
+
+
+def test_primary_capsules_are_the_papers_by_default() -> None:
+    """Those of its whole network, whose parameters are counted elsewhere."""
+    whole = build("qcn", channels=2, classes=5)
+    assert isinstance(whole, CapsuleNetwork)
+    shapes = {name: values.shape for name, values in PrimaryCapsules(channels=2).state_dict().items()}
+    assert shapes == {name: values.shape for name, values in whole.primary.state_dict().items()}

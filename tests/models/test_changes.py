@@ -13,12 +13,12 @@ from torch import nn
 from quatcaps.capsules import Capsules
 from quatcaps.errors import QuatcapsError
 from quatcaps.models import MODELS, build, settings_of, stored_settings
+from quatcaps.paper.recipes import paper
 from quatcaps.poses import PoseType
 from quatcaps.poses.free import FreeMaps
-from quatcaps.recipes import paper
 from quatcaps.routing import EM, EM_IBM, VB, Votes, register_routing
 from quatcaps.routing.registry import RoutingPart
-from quatcaps.training.commands import checked
+from quatcaps.training.start import checked
 
 ROOT = Path(__file__).parents[2]
 OWN_POSE = PoseType("mine", rows=1, columns=3, maps=FreeMaps)

@@ -19,8 +19,8 @@ from quatcaps.layers.images import least_size
 from quatcaps.losses import cross_entropy, spread_loss
 from quatcaps.models import MODELS, build, parameter_count, settings_for
 from quatcaps.models.operations import multiply_adds
-from quatcaps.recipes import paper
-from quatcaps.training.commands import checked
+from quatcaps.paper.recipes import paper
+from quatcaps.training.start import checked
 
 SMALL_NETWORKS = ("qcn-small", "cnn-small")
 

@@ -14,12 +14,12 @@ from quatcaps.errors import QuatcapsError
 from quatcaps.layers import use_backend
 from quatcaps.models import build
 from quatcaps.models.operations import multiply_adds
-from quatcaps.training.commands import check_network
 from quatcaps.training.config import TrainingConfig
+from quatcaps.training.start import check_network
 
 CHECKS = """
 from quatcaps.models import MODELS
-from quatcaps.training.commands import check_network
+from quatcaps.training.start import check_network
 from quatcaps.training.config import TrainingConfig
 for name in MODELS:
     check_network(TrainingConfig(model=name), (32, 32))

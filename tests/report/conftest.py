@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from quatcaps.data.imageset import ImageSet
-from quatcaps.evaluation.measure import Evaluation, evaluate
+from quatcaps.training.measure import Evaluation, evaluate
 
 CLASSES = ("four-legged animal", "human figure", "airplane", "truck", "car")
 
@@ -61,3 +61,16 @@ def log() -> Callable[[int], list[dict[str, Any]]]:
         return records
 
     return make
+
+
+@pytest.fixture(scope="session")
+def of_many_classes() -> Evaluation:
+    """150 classes of 20 images; of class n, n % 7 images are taken for the next class, and of class 3 nine for class
+    100."""
+    labels = torch.arange(150).repeat_interleave(20)
+    place = torch.arange(20).repeat(150)
+    named = torch.where(place < labels % 7, (labels + 1) % 150, labels)
+    named[(labels == 3) & (place >= 11)] = 100
+    names = tuple(f"kind {number} of a thing" for number in range(150))
+    images = ImageSet("many test", torch.zeros(3000, 1, 1, 1, dtype=torch.uint8), labels, names)
+    return evaluate(images, torch.nn.functional.one_hot(named, 150).float())

@@ -13,9 +13,9 @@ import pytest
 from quatcaps.data.imageset import ImageSet
 from quatcaps.data.viewpoints import split_viewpoints
 from quatcaps.errors import QuatcapsError
-from quatcaps.evaluation.measure import Evaluation, Rate
 from quatcaps.report import page
-from quatcaps.report.demo import Contender, findings, introduction, write_demo
+from quatcaps.report.demo_page import Contender, findings, introduction, write_demo
+from quatcaps.training.measure import Evaluation, Rate
 
 VOID = {"meta", "img", "br", "link"}
 

@@ -14,9 +14,10 @@ from PIL import Image
 
 from quatcaps.data.imageset import ImageSet
 from quatcaps.errors import QuatcapsError
-from quatcaps.evaluation.measure import Evaluation, Rate
 from quatcaps.report import canvas, contact, figures
 from quatcaps.report.canvas import places
+from quatcaps.report.tables import MANY_CLASSES
+from quatcaps.training.measure import Evaluation, Rate
 
 FAMILIAR = (300, 320, 340, 0, 20, 40)
 
@@ -169,6 +170,30 @@ def test_evaluation_figure_leaves_out_panels_without_data(
     assert drawn[0].axes[1].texts[0].get_text() == "no images"
 
 
+def test_evaluation_figure_of_many_classes_stays_small(
+    of_many_classes: Evaluation, tmp_path: Path, drawn: list[Figure]
+) -> None:
+    """22,500 texts took half a minute: the matrix is an image, and at most so many classes are named."""
+    path = tmp_path / "many.png"
+    figures.evaluation_figure(of_many_classes, path)
+    (figure,) = drawn
+    matrix, scale, by_class = figure.axes
+    assert len(figure.findobj()) < 1000
+    assert not matrix.texts
+    (image,) = matrix.images
+    expected = 100 * np.array(of_many_classes.confusion) / 20
+    assert np.allclose(image.get_array(), expected)
+    assert has_ink(matrix, path)
+    assert [label.get_text() for label in matrix.get_yticklabels()[:2]] == ["kind 0 of a thing", "kind 8 of a thing"]
+    assert len(matrix.get_xticks()) == len(matrix.get_yticks()) == 19
+    bars = [bar.get_width() for bar in by_class.patches]  # type: ignore[attr-defined]
+    largest = sorted((rate.percent for rate in of_many_classes.by_class if rate), reverse=True)
+    assert bars == largest[:MANY_CLASSES]
+    assert by_class.get_yticklabels()[0].get_text() == "kind 3 of a thing"
+    assert by_class.get_title(loc="left") == "Error by class: the 20 largest of 150"
+    assert scale.get_ylim() == (0, 100)
+
+
 def test_contact_sheet_shows_left_views_of_each_class_crisply(
     toys: ImageSet, tmp_path: Path, drawn: list[Figure]
 ) -> None:
@@ -212,6 +237,14 @@ def test_contact_sheet_of_colour_images_without_viewpoints(tmp_path: Path, drawn
         box = axes.get_window_extent()
         tile = sheet[round(len(sheet) - box.y1) :, round(box.x0) :][: 8 * 19, : 10 * 19]
         assert np.array_equal(tile, image.permute(1, 2, 0).numpy().repeat(19, 0).repeat(19, 1))
+
+
+def test_contact_sheet_of_many_classes_shows_some_of_them(tmp_path: Path, drawn: list[Figure]) -> None:
+    labels = torch.arange(150).repeat(2)
+    images = ImageSet("many", torch.zeros(300, 1, 2, 2, dtype=torch.uint8), labels, tuple(map(str, range(150))))
+    figures.contact_sheet(images, tmp_path / "samples.png", per_class=1)
+    assert len(drawn[0].axes) == 19
+    assert [text.get_text() for text in drawn[0].texts] == ["many (19 of 150 classes)", *map(str, range(0, 150, 8))]
 
 
 def test_contact_sheet_of_nothing_is_refused(toys: ImageSet, tmp_path: Path) -> None:

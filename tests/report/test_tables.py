@@ -9,8 +9,8 @@ import pytest
 from rich.console import Console
 
 from quatcaps.errors import QuatcapsError
-from quatcaps.evaluation.measure import Evaluation
-from quatcaps.report.tables import Table, evaluation_tables, is_number
+from quatcaps.report.tables import MANY_CLASSES, Table, evaluation_tables, is_number
+from quatcaps.training.measure import Evaluation, Rate
 
 NASTY = Table("a|b <i>", ("name", "count"), (("[red]x|y*\\", "1,234"), ('<script>"&', "–"), ("two\nlines", "−5")))
 
@@ -156,3 +156,30 @@ def test_tables_without_data_are_left_out_and_classes_without_images_say_so(eval
     by_class, confusion = evaluation_tables(bare)
     assert by_class.rows[0] == ("four-legged animal", "0", "0", "–")
     assert "named" in confusion.title
+
+
+def test_of_many_classes_the_most_confused_pairs_are_told(of_many_classes: Evaluation) -> None:
+    """A matrix would have 22,500 cells."""
+    by_class, pairs = evaluation_tables(of_many_classes)
+    assert len(by_class.rows) == 151
+    assert pairs.columns == ("class shown", "class named", "images", "of the class shown (%)")
+    assert len(pairs.rows) == MANY_CLASSES
+    assert pairs.rows[0] == ("kind 3 of a thing", "kind 100 of a thing", "9", "45.00")
+    assert pairs.rows[1] == ("kind 6 of a thing", "kind 7 of a thing", "6", "30.00")
+    assert pairs.rows[2] == ("kind 13 of a thing", "kind 14 of a thing", "6", "30.00")
+
+
+def test_without_confusion_no_pair_is_told(of_many_classes: Evaluation) -> None:
+    diagonal = tuple(tuple(20 * (shown == named) for named in range(150)) for shown in range(150))
+    assert [table.title for table in evaluation_tables(replace(of_many_classes, confusion=diagonal))] == [
+        "many test: error by class"
+    ]
+
+
+@pytest.mark.parametrize(("classes", "cells"), [(MANY_CLASSES, MANY_CLASSES + 1), (MANY_CLASSES + 1, 4)])
+def test_the_matrix_has_a_column_for_each_class_while_there_are_few(classes: int, cells: int) -> None:
+    counts = tuple(tuple(1 for _ in range(classes)) for _ in range(classes))
+    rate = Rate(classes - 1, classes)
+    names = tuple(map(str, range(classes)))
+    evaluation = Evaluation("test", names, rate, (rate,) * classes, counts, {}, {})
+    assert len(evaluation_tables(evaluation)[1].columns) == cells

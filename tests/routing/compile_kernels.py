@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
+import torch
 import triton
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
@@ -81,15 +82,15 @@ def compile_layer(layer: Layer) -> None:
 
 def compile_steps(layer: Layer) -> None:
     """Of EM and of variational Bayes."""
-    sizes = {"PARENTS": layer.parents, "DIMS": layer.dims}
-    tiles = {"TILE": 32, "TILE_PARENTS": 16, "num_warps": 4}
-    compile_kernel(vb.vb_step, {**sizes, **tiles})
-    compile_kernel(vb.vb_step_backward, {**sizes, **tiles, **{f"HAS_{name}": True for name in fused_vb.NAMES}})
+    by_parent = torch.empty(layer.parents, device="meta")
+    _, sizes = fused_em.cut(by_parent, by_parent.expand(layer.dims, -1))
+    compile_kernel(vb.vb_step, sizes)
+    compile_kernel(vb.vb_step_backward, {**sizes, **{f"HAS_{name}": True for name in fused_vb.NAMES}})
     has = {f"HAS_{name}": True for name in fused_em.NAMES}
     for activation, damped, isotropic in ((0, False, False), (1, False, True), (2, True, False)):
         flags = {"ACTIVATION": activation, "DAMPED": damped, "ISOTROPIC": isotropic}
-        compile_kernel(em.m_step, {**sizes, **tiles, **flags})
-        compile_kernel(em.m_step_backward, {**sizes, **tiles, **has, **flags})
+        compile_kernel(em.m_step, {**sizes, **flags})
+        compile_kernel(em.m_step_backward, {**sizes, **has, **flags})
 
 
 def compile_small(layer: Layer) -> None:
@@ -112,7 +113,7 @@ if __name__ == "__main__":
     quaternions = Layer(64, 32, 3, 16, 16, 16, 3, Window(5, 5))
     rotors = Layer(64, 32, 4, 16, 16, 16, 4, Window(5, 5), "all", rotors=True)
     matrices = Layer(64, 32, 16, 14, 14, 32, 4, Window(3, 3, 2))
-    few_classes = Layer(64, 32, 16, 4, 4, 5, 4, Window(4, 4, shared=True, coordinates=True))
+    few_classes = Layer(64, 32, 8, 4, 4, 5, 4, Window(4, 4, shared=True, coordinates=True))
     for layer in (quaternions, rotors, matrices, few_classes):
         compile_layer(layer)
     for layer in (quaternions, few_classes):

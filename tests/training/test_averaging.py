@@ -10,12 +10,12 @@ from torch import nn
 
 from quatcaps.data.imageset import ImageSet
 from quatcaps.data.splits import Experiment
-from quatcaps.evaluation.measure import activations_of, evaluate
 from quatcaps.training import checkpoint
 from quatcaps.training.averaging import Average
 from quatcaps.training.config import TrainingConfig
 from quatcaps.training.log import read_log
 from quatcaps.training.loop import Trainer
+from quatcaps.training.measure import activations_of, evaluate
 from quatcaps.training.run import create_run
 
 CONFIG = TrainingConfig(

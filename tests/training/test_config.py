@@ -10,7 +10,7 @@ import pytest
 
 from quatcaps.data.imageset import ImageSet
 from quatcaps.errors import QuatcapsError
-from quatcaps.recipes import RECIPES, paper
+from quatcaps.paper.recipes import RECIPES, paper
 from quatcaps.routing import BACKENDS
 from quatcaps.training.config import BACKENDS as KNOWN_BACKENDS
 from quatcaps.training.config import TrainingConfig
@@ -83,6 +83,18 @@ def test_a_backend_that_is_gone_is_read_as_the_fastest(noise_images: ImageSet, t
     assert open_run(tmp_path).config.backend == "auto"
     with pytest.raises(QuatcapsError, match=r"unknown backend 'lean'.*Known: auto, native, reference, triton"):
         paper().changed({"backend": "lean"})
+
+
+def test_a_setting_that_was_renamed_is_read_by_its_old_name(noise_images: ImageSet, tmp_path: Path) -> None:
+    create_run(tmp_path, paper().changed({"placement": "host"}), noise_images)
+    text = (tmp_path / "run.json").read_text()
+    (tmp_path / "run.json").write_text(text.replace('"placement"', '"residence"'))
+    assert open_run(tmp_path).config.placement == "host"
+    (tmp_path / "run.json").write_text(text.replace('"placement"', '"residence": "host", "placement"'))
+    with pytest.raises(QuatcapsError, match="residence and placement are the same setting"):
+        open_run(tmp_path)
+    with pytest.raises(QuatcapsError, match="unknown setting 'residence'"):
+        paper().changed({"residence": "host"})
 
 
 def test_folder_with_something_in_it_is_left_alone(noise_images: ImageSet, tmp_path: Path) -> None:

@@ -13,12 +13,12 @@ from torch import Tensor, nn
 
 from quatcaps.accelerator import current
 from quatcaps.data.imageset import ImageSet
-from quatcaps.data.residence import OnHost, _Slot
-from quatcaps.evaluation.measure import mean_activations
+from quatcaps.data.placement import OnHost, _Slot
 from quatcaps.models import build
 from quatcaps.training import run
 from quatcaps.training.config import TrainingConfig
 from quatcaps.training.health import NonFiniteError
+from quatcaps.training.measure import mean_activations
 from quatcaps.training.step import STEPS_BEFORE_CAPTURE, TrainingStep
 
 SECOND = torch.device("cuda", 1)
@@ -134,7 +134,7 @@ def test_evaluation_computes_on_the_device_of_the_images(monkeypatch: pytest.Mon
         entered.append(device)
         yield
 
-    monkeypatch.setattr("quatcaps.evaluation.measure.current", enter)
+    monkeypatch.setattr("quatcaps.training.measure.current", enter)
     images = torch.empty(2, 2, 16, 16, device="meta")
     network = build("cnn-small", channels=2, classes=3).to("meta").eval()
     assert mean_activations(network, [images, images]).shape == (2, 3)

@@ -102,8 +102,8 @@ def test_a_step_that_cannot_be_captured_runs_without(
 
 def test_images_fetched_from_the_host_train_to_the_same_bits(noise_images: ImageSet, tmp_path: Path) -> None:
     runs = [
-        trainer(noise_images, tmp_path / residence, residence=residence, flip=True, rotation=5.0, patch=0.5, noise=0.3)
-        for residence in ("device", "host")
+        trainer(noise_images, tmp_path / placement, placement=placement, flip=True, rotation=5.0, patch=0.5, noise=0.3)
+        for placement in ("device", "host")
     ]
     for run in runs:
         run.train(Silent())

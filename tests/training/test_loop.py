@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import io
 import math
 from pathlib import Path
 
 import pytest
 import torch
+from rich.console import Console
 from torch import Tensor, nn
 
 from quatcaps.data.imageset import ImageSet
@@ -17,6 +19,7 @@ from quatcaps.training.config import TrainingConfig
 from quatcaps.training.health import NonFiniteError
 from quatcaps.training.log import read_log
 from quatcaps.training.loop import Trainer, sample
+from quatcaps.training.progress import TrainingProgress
 from quatcaps.training.run import choose_device, create_run
 from quatcaps.training.schedule import learning_rate
 
@@ -165,6 +168,27 @@ def test_validation_keeps_the_test_set_unseen_until_the_end(noise_images: ImageS
     assert None not in last.values()
 
 
+@pytest.mark.parametrize("protocol", ["strict", "pooled"])
+def test_validation_keeps_novel_viewpoints_unseen_until_the_end(
+    protocol: str, noise_images: ImageSet, tmp_path: Path
+) -> None:
+    """Neither the log nor what is printed says how an unfinished run does on test images."""
+    experiment = arrange(lambda split: noise_images, viewpoints="azimuth", protocol=protocol, validation=0.3)
+    changes = {"viewpoints": "azimuth", "protocol": protocol, "validation": 0.3, "batch": 8}
+    run = create_run(tmp_path, CONFIG.changed(changes), experiment.training)
+    printed = io.StringIO()
+    Trainer(run, experiment).train(TrainingProgress(Console(file=printed)))
+    first, last = errors_of(tmp_path)
+    assert {name for name, error in first.items() if error is not None} == {"validation_error"}
+    assert last.keys() == {f"{name}_error" for name in experiment.measured}
+    assert None not in last.values()
+    lines = printed.getvalue().splitlines()
+    assert "validation" in lines[0]
+    assert "test" not in lines[0]
+    assert "novel" not in lines[0]
+    assert "novel" in lines[1]
+
+
 def test_viewpoints_are_measured_at_every_epoch(noise_images: ImageSet, tmp_path: Path) -> None:
     experiment = arrange(lambda split: noise_images, viewpoints="azimuth")
     run = create_run(tmp_path, CONFIG.changed({"viewpoints": "azimuth"}), noise_images)
@@ -176,8 +200,8 @@ def test_viewpoints_are_measured_at_every_epoch(noise_images: ImageSet, tmp_path
 
 def test_images_on_the_host_train_to_the_same_bits(noise_images: ImageSet, tmp_path: Path) -> None:
     weights = []
-    for residence in ("device", "host"):
-        run = trainer(noise_images, tmp_path / residence, residence=residence)
+    for placement in ("device", "host"):
+        run = trainer(noise_images, tmp_path / placement, placement=placement)
         run.train(Silent())
         weights.append(torch.cat([p.detach().flatten() for p in run.network.parameters()]))
     assert torch.equal(*weights)

@@ -11,7 +11,6 @@ import time
 from pathlib import Path
 
 import pytest
-import torch
 
 from quatcaps.data.imageset import ImageSet
 from quatcaps.data.splits import Experiment
@@ -20,6 +19,7 @@ from quatcaps.training import checkpoint, loop
 from quatcaps.training.config import TrainingConfig
 from quatcaps.training.log import read_log
 from quatcaps.training.loop import RunInterruptedError, Trainer
+from quatcaps.training.measure import Predictions
 from quatcaps.training.run import create_run, open_run
 
 CONFIG = TrainingConfig(
@@ -128,16 +128,16 @@ def test_stop_during_a_measurement_saves_too(
     epoch: int, step: int, unbroken: Ending, noise_images: ImageSet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """At the end of an epoch; after the last, the checkpoint of the last step is there before the run is at its end."""
-    measure, done = loop.activations_of, []
+    measure, done = loop.predictions_of, []
 
-    def stopped(*arguments: object) -> torch.Tensor:
+    def stopped(*arguments: object) -> Predictions:
         done.append(1)
         if len(done) == epoch:
             os.kill(os.getpid(), signal.SIGINT)
         return measure(*arguments)  # type: ignore[arg-type]
 
     run = create_run(tmp_path, CONFIG, noise_images)
-    monkeypatch.setattr(loop, "activations_of", stopped)
+    monkeypatch.setattr(loop, "predictions_of", stopped)
     with pytest.raises(RunInterruptedError, match=f"after step {step} of 23; saved step-{step:08d}"):
         Trainer(run, Experiment(noise_images, {"test": noise_images})).train(Silent())
     monkeypatch.undo()

@@ -16,12 +16,12 @@ from safetensors.torch import load_file
 from quatcaps import data
 from quatcaps.data.imageset import ImageSet
 from quatcaps.errors import QuatcapsError
-from quatcaps.evaluation.measure import activations_of
-from quatcaps.recipes import RECIPES, paper
+from quatcaps.paper.recipes import RECIPES, paper
 from quatcaps.routing import VB
-from quatcaps.training.commands import checked
 from quatcaps.training.config import TrainingConfig
+from quatcaps.training.measure import activations_of
 from quatcaps.training.run import Run
+from quatcaps.training.start import checked
 from quatcaps.weights import export
 from quatcaps.weights.cards import read_card
 from quatcaps.weights.export import command_of, export_run
@@ -153,7 +153,7 @@ def test_both_files_or_neither(
 )
 def test_command_trains_the_same(config: TrainingConfig, command: Callable, monkeypatch: pytest.MonkeyPatch) -> None:
     started: list[Any] = []
-    monkeypatch.setattr("quatcaps.training.commands.start_run", lambda *arguments: started.append(arguments))
+    monkeypatch.setattr("quatcaps.training.start.start_run", lambda *arguments: started.append(arguments))
     config = checked(config)
     assert command(*shlex.split(command_of(config))[1:]).code == 0
     assert checked(started[0][0]) == config

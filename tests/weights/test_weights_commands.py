@@ -34,8 +34,9 @@ def test_nothing_is_published(name: str, nothing_published: Path, command: Calla
 def test_list(published: Path, command: Callable) -> None:
     outcome = command("weights", "list")
     assert outcome.code == 0, outcome.err
-    error = json.loads((published / f"{NAME}.json").read_text())["error"]["test"]["percent"]
-    for words in (NAME, "qcn-small", "toys-mini", "29,682", f"{error:.2f}"):
+    card = json.loads((published / f"{NAME}.json").read_text())
+    error, chosen = card["error"]["test"]["percent"], f"{NAME}: {card['chosen']}"
+    for words in (NAME, "qcn-small", "toys-mini", "29,682", f"{error:.2f}", chosen):
         assert words in outcome.out
 
 
@@ -76,7 +77,7 @@ def test_export_verify_and_fail(toys_run: Run, toys_folder: Path, tmp_path: Path
 def test_verify_downloads_nothing(
     published: Path, tmp_path: Path, command: Callable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("quatcaps.data.prepare.download", lambda *arguments, **more: pytest.fail("downloaded"))
+    monkeypatch.setattr("quatcaps.data.published.download", lambda *arguments, **more: pytest.fail("downloaded"))
     path = published / f"{NAME}.json"
     card = json.loads(path.read_text())
     card["configuration"]["dataset"] = card["data"]["dataset"] = "smallnorb"

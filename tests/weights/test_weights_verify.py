@@ -11,9 +11,10 @@ import pytest
 import torch
 
 from quatcaps.data.imageset import ImageSet
-from quatcaps.data.prepared import described, pack, prepared_path
-from quatcaps.evaluation.measure import Rate
+from quatcaps.data.published import described, prepared_path
+from quatcaps.data.store import Made, pack
 from quatcaps.training.config import TrainingConfig
+from quatcaps.training.measure import Rate
 from quatcaps.training.run import Run
 from quatcaps.weights.cards import Card, rate_json, read_card
 from quatcaps.weights.export import export_run
@@ -66,6 +67,25 @@ def test_error_is_not_held_against_images_from_elsewhere(source: Path, noise_ima
     assert "as on the card" not in verdict.found[2]
 
 
+def test_digests_say_which_images_are_the_cards(source: Path, noise_images: ImageSet) -> None:
+    """Wherever they came from; where a card or the images have none, the provenance decides."""
+    value = json.loads(source.with_suffix(".json").read_text())
+    value["data"]["digests"] = {"training": "a" * 64, "test": "a" * 64}
+    source.with_suffix(".json").write_text(json.dumps(value))
+    assert read_card(source.with_suffix(".json")).to_json() == value
+    change_errors(source, -1)
+    moved = replace(noise_images, source="a copy", digest="a" * 64)
+    assert len(verify(source, PLACE, lambda config, split: moved, CPU).faults) == 1
+    other = replace(noise_images, digest="b" * 64)
+    verdict = verify(source, PLACE, lambda config, split: other, CPU)
+    assert verdict.faults == []
+    assert "these are not the card's images: the card was made with other training images" in verdict.found[1]
+    assert "digest aaaaaaaaaaaa" in verdict.found[1]
+    assert "digest bbbbbbbbbbbb" in verdict.found[1]
+    unknown = verify(source, PLACE, lambda config, split: noise_images, CPU)
+    assert len(unknown.faults) == 1
+
+
 def test_images_that_do_not_fit_are_a_fault(source: Path, noise_images: ImageSet) -> None:
     other = replace(noise_images, classes=("x", "y", "z", "w"))
     verdict = verify(source, PLACE, lambda config, split: other, CPU)
@@ -89,7 +109,7 @@ def test_rounding(errors: int, faults: int, words: str, source: Path) -> None:
         read_card(source.with_suffix(".json")), images={"test": 10_000}, error={"test": Rate(100, 10_000)}
     )
     verdict = Verdict("a")
-    compare(card, {"test": Rate(errors, 10_000)}, card.provenance, "cuda", verdict)
+    compare(card, {"test": Rate(errors, 10_000)}, None, "cuda", verdict)
     assert len(verdict.faults) == faults
     assert words in " ".join(verdict.found)
 
@@ -97,7 +117,7 @@ def test_rounding(errors: int, faults: int, words: str, source: Path) -> None:
 def test_set_that_was_not_measured_is_a_fault(source: Path) -> None:
     card = read_card(source.with_suffix(".json"))
     verdict = Verdict("a")
-    compare(card, {}, card.provenance, "cpu", verdict)
+    compare(card, {}, None, "cpu", verdict)
     assert "test: nothing on cpu" in verdict.faults[0]
 
 
@@ -117,7 +137,7 @@ def test_prepared_data_are_there(tmp_path: Path) -> None:
     images = ImageSet("x", torch.zeros(2, 1, 28, 28, dtype=torch.uint8), torch.tensor([0, 1]), ("0", "1"))
     path = prepared_path(tmp_path, "mnist", 28)
     path.parent.mkdir()
-    pack(path, described("mnist", 28), {"train": images, "test": images}, {})
+    pack(path, described("mnist", 28), lambda: Made(images, {"train": 1, "test": 1}, {"files": []}))
     config = TrainingConfig(dataset="mnist", image_size=28, crop=28)
     assert missing_data(config, tmp_path) is None
     path.write_bytes(path.read_bytes()[:-1])

@@ -38,15 +38,15 @@ class DataCase:
     model: str
     batch: int
     dataset: str
-    residence: str = ""
+    placement: str = ""
     everything: bool = False
     tf32: TF32 | None = None
 
     @property
     def words(self) -> str:
-        if not self.residence:
+        if not self.placement:
             return BASE
-        return f"images on the {self.residence}{', every augmentation' if self.everything else ''}"
+        return f"images on the {self.placement}{', every augmentation' if self.everything else ''}"
 
     @property
     def pipeline(self) -> Pipeline:
@@ -93,11 +93,11 @@ def data_cases(
 ) -> list[DataCase]:
     """For every model, batch and TF32: without the data path, with it, with images on the host, with all there is."""
     return [
-        DataCase(model, batch, dataset, residence, everything, tf32)
+        DataCase(model, batch, dataset, placement, everything, tf32)
         for model in models
         for batch in batches
         for tf32 in allowed
-        for residence, everything in (("", False), ("device", False), ("host", False), ("device", True))
+        for placement, everything in (("", False), ("device", False), ("host", False), ("device", True))
     ]
 
 
@@ -147,8 +147,8 @@ def take_turns(cases: Sequence[DataCase], device: torch.device, rounds: int) -> 
 def stream(case: DataCase, images: ImageSet, device: torch.device) -> Any:
     """Batches without end."""
     pipeline = case.pipeline
-    batches = TrainingBatches(images, case.batch, pipeline, 0, device, residence=case.residence or "device")
-    if not case.residence:
+    batches = TrainingBatches(images, case.batch, pipeline, 0, device, placement=case.placement or "device")
+    if not case.placement:
         first = next(batches.epoch(0))
         return (first for _ in count())
     return (batch for batch in chain.from_iterable(batches.epoch(epoch) for epoch in count()))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from quatcaps.errors import QuatcapsError
+from quatcaps.errors import QuatcapsError, is_out_of_memory
 
 OUT_OF_MEMORY = "out of memory"
 LONGEST = 160
@@ -29,10 +29,7 @@ def reason(error: BaseException) -> str:
 def out_of_memory(error: BaseException | None) -> bool:
     """Whether memory ran out here or in what this error followed: a failed capture hides what made it fail."""
     while error is not None:
-        said = str(error).lower()
-        if isinstance(error, MemoryError | torch.OutOfMemoryError):
-            return True
-        if isinstance(error, RuntimeError) and (OUT_OF_MEMORY in said or "can't allocate memory" in said):
+        if is_out_of_memory(error) or isinstance(error, torch.OutOfMemoryError):
             return True
         error = error.__cause__ or error.__context__
     return False

@@ -89,7 +89,7 @@ class Worker:
             return self.connection.recv()
         except (EOFError, ConnectionResetError):
             self.process.join()
-            killed = self.process.exitcode == -signal.SIGKILL
+            killed = self.process.exitcode == -getattr(signal, "SIGKILL", 9)  # Windows has no such signal
             how = f"its process was killed, most often for being {OUT_OF_MEMORY}" if killed else "its process ended"
             return f"{how} (exit code {self.process.exitcode})"
 

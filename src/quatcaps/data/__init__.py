@@ -9,9 +9,10 @@ from pathlib import Path
 
 from quatcaps.data import toys
 from quatcaps.data.catalogue import DESCRIPTIONS
+from quatcaps.data.custom import custom_pipeline, is_path, load_custom
 from quatcaps.data.imageset import ImageSet, concatenate
-from quatcaps.data.own import is_path, load_own, pipeline_of_own
-from quatcaps.data.prepare import Progress, Stage, load_published
+from quatcaps.data.published import Progress, Stage, load_published
+from quatcaps.data.toys import many
 from quatcaps.errors import unknown_name
 from quatcaps.pipelines import PIPELINES, Pipeline
 
@@ -39,6 +40,13 @@ def _toys(
     return toys.load(split, size=size or 48, seed=seed, cache=folder / "toys", progress=progress, **codes)
 
 
+def _many(kinds: int, split: str, folder: Path, size: int, seed: int, stage: Stage | None) -> ImageSet:
+    if split == "all":
+        return concatenate([_many(kinds, each, folder, size, seed, stage) for each in toys.SPLITS], "toys-many")
+    progress = stage(f"rendering the {split} toys") if stage is not None else None
+    return many.load(split, kinds=kinds, size=size or 48, seed=seed, cache=folder / "toys", progress=progress)
+
+
 def _published(name: str, split: str, folder: Path, size: int, seed: int, stage: Stage | None) -> ImageSet:
     return load_published(name, split, folder, size, stage)
 
@@ -46,15 +54,19 @@ def _published(name: str, split: str, folder: Path, size: int, seed: int, stage:
 DATASETS: dict[str, Dataset] = {name: Dataset(partial(_published, name), PIPELINES[name]) for name in DESCRIPTIONS} | {
     "toys": Dataset(partial(_toys, {}), PIPELINES["toys"]),
     "toys-mini": Dataset(partial(_toys, MINI), PIPELINES["toys-mini"]),
+    "toys-many": Dataset(partial(_many, many.KINDS), PIPELINES["toys-many"]),
 }
 
 
 def find_dataset(name: str) -> Dataset:
-    """The dataset of that name, or one's own at that path; an error where there is none."""
+    """The dataset of that name, or the custom one at that path; an error where there is none. `toys-many-300` is
+    `toys-many` with 300 kinds a category."""
     if name in DATASETS:
         return DATASETS[name]
+    if (kinds := many.kinds_in(name)) is not None:
+        return Dataset(partial(_many, kinds), PIPELINES["toys-many"])
     if is_path(name):
-        return Dataset(partial(load_own, name), pipeline_of_own(name))
+        return Dataset(partial(load_custom, name), custom_pipeline(name))
     raise unknown_name("dataset", name, DATASETS)
 
 

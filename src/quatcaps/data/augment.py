@@ -15,7 +15,7 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.nn import functional
 
-from quatcaps.chance import STEP, bell, mixed
+from quatcaps.counter_based import STEP, bell, mixed
 from quatcaps.errors import QuatcapsError
 
 SMALLEST_DEVIATION = 1e-3

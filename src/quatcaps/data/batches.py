@@ -17,8 +17,9 @@ from torch import Tensor
 
 from quatcaps.data.augment import Draws
 from quatcaps.data.imageset import VIEWPOINT_FIELDS, ImageSet
-from quatcaps.data.pipeline import draws, for_training, views_for_evaluation
-from quatcaps.data.residence import Plan, hold
+from quatcaps.data.orientations import Views, as_seen, views_of
+from quatcaps.data.placement import Plan, hold
+from quatcaps.data.preprocessing import draws, for_training, views_for_evaluation
 from quatcaps.errors import QuatcapsError
 from quatcaps.pipelines import Pipeline
 
@@ -34,6 +35,7 @@ are over before they have begun."""
 class Batch(NamedTuple):
     images: Tensor  # (N, C, crop, crop) float32, standardised
     labels: Tensor  # (N,) int64
+    views: Views | None = None  # where they are asked for
 
 
 @dataclass(frozen=True)
@@ -113,18 +115,21 @@ class TrainingBatches:
         device: torch.device,
         *,
         share: Share | None = None,
-        residence: str = "auto",
+        placement: str = "auto",
         together: int | None = None,
+        views: bool = False,
     ) -> None:
-        """together: how many batches are made at once; they are the same."""
+        """together: how many batches are made at once; they are the same. views: tell from where each image shows its
+        toy."""
         check_batch(batch, len(images))
         pipeline.check(images.channels, images.size, viewpoints=images.has_viewpoints)
         self.count, self.size = len(images), images.size
         self.batch, self.pipeline, self.seed, self.device = batch, pipeline, seed, device
         self.share = (share or Share()).of(batch)
-        self.pixels = hold(images, device, residence)
+        self.pixels = hold(images, device, placement)
         self.together = together or batches_together(batch, pipeline, images, device)
         self.labels = images.labels.to(device)
+        self.views = Views(*(values.to(device) for values in views_of(images))) if views else None
         self._groups = groups_for_patches(pipeline, images) if pipeline.patch else None
         self._held: dict[int, list[Plan]] = {}  # the passes in hand, by epoch
 
@@ -143,11 +148,18 @@ class TrainingBatches:
         numbers = range(self.first(epoch) + position - skipped, self.first(epoch + 1))
         for plan, pixels in self.pixels.following(self._plans(numbers)):
             seen = for_training(self.pipeline, pixels, plan.chance)
-            labels = self.labels[plan.rows[: len(seen)]]
+            own = slice(len(seen))
+            labels, views = self.labels[plan.rows[own]], self._views(plan.rows[own], plan.chance.at(own))
             size = len(range(self.batch)[self.share])
             for start in range(skipped * size, len(seen), size):
-                yield Batch(seen[start : start + size], labels[start : start + size])
+                part = slice(start, start + size)
+                yield Batch(seen[part], labels[part], views and Views(*(values[part] for values in views)))
             skipped = 0
+
+    def _views(self, rows: Tensor, chance: Draws) -> Views | None:
+        if self.views is None:
+            return None
+        return as_seen(Views(*(values[rows] for values in self.views)), chance.angle, chance.mirrored)
 
     def _plans(self, numbers: range) -> Iterator[Plan]:
         for first in range(numbers.start, numbers.stop, self.together):

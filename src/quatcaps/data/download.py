@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import contextlib
-import fcntl
 import hashlib
-import os
 import re
 import shutil
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from http.client import HTTPException, HTTPResponse
 from pathlib import Path
 
 from quatcaps.data.catalogue import File
-from quatcaps.data.mirrors import MirrorError, ask, refusal, usable, words
+from quatcaps.data.http import MirrorError, ask, refusal, usable, words
 from quatcaps.errors import QuatcapsError
-from quatcaps.files import explained, flush, make_folder, read_json, write_json
+from quatcaps.files import explained, flush, locked, make_folder, read_json, write_json
 
 BLOCK = 1 << 16  # bytes
 LONGEST_WAIT = 30.0  # seconds between two attempts, whatever a server asks for
@@ -59,7 +56,7 @@ def download(
     if not urls:
         raise QuatcapsError(f"{file.name} has no address of its own: download {file.archive or 'it by hand'}")
     target = make_folder(folder) / file.download_name
-    with _alone(folder):
+    with locked(folder / ".lock"):  # one process at a time downloads into a folder
         if target.exists() and _fault(target, file, accept) is None:
             return target
         part = _Part(target.with_name(f"{target.name}.part"), file.size)
@@ -254,19 +251,6 @@ def _need_space(part: _Part, folder: Path) -> None:
             f"cannot download {part.path.stem}: {need:,} bytes are needed and {folder} has {free:,} free: "
             "free some space or choose another folder"
         )
-
-
-@contextlib.contextmanager
-def _alone(folder: Path) -> Iterator[None]:
-    """Waits until no other process downloads into `folder`, where its file system has locks."""
-    with explained(f"open {folder}"):
-        handle = os.open(folder, os.O_RDONLY)
-    try:
-        with contextlib.suppress(OSError):
-            fcntl.flock(handle, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(handle)
 
 
 def _all_failed(target: Path, failures: dict[str, MirrorError]) -> DownloadError:

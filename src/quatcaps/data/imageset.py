@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
@@ -18,9 +20,10 @@ class ImageSet:
     """Labelled images, as bytes.
 
     A part of a dataset shares the pixels of the whole: `rows` says which of the `stored` images it consists of, in
-    what order; without it, of all of them. Viewpoint info follows smallNORB's files: `instance` 0 … 9, `elevation`
-    0 … 8 (30° + 5° each), `azimuth` 0, 2, … 34 (tens of degrees), `lighting` 0 … 5. Datasets without viewpoints leave
-    `info` empty.
+    what order; without it, of all of them. Viewpoint info follows smallNORB's files: `instance` is the toy's number,
+    `elevation` 0 … 8 (30° + 5° each), `azimuth` 0, 2, … 34 (tens of degrees), `lighting` 0 … 5. Datasets without
+    viewpoints leave `info` empty. `digest` identifies the data that the images come from: 64 hexadecimal digits that
+    depend on their content alone, not on a path, a machine or a date. Parts have the digest of the whole.
     """
 
     name: str
@@ -30,6 +33,8 @@ class ImageSet:
     info: dict[str, Tensor] = field(default_factory=dict)  # name → (N,) int64
     rows: Tensor | None = None  # (N,) int64; None: N = M, in the stored order
     source: str = ""  # where the images came from, in a few words
+    digest: str = ""  # empty: unknown
+    aligned: bool = False  # azimuth 0 is the same side of every toy
 
     def __post_init__(self) -> None:
         if self.stored.dtype != torch.uint8 or self.stored.ndim != 4:
@@ -110,6 +115,7 @@ def concatenate(sets: Sequence[ImageSet], name: str) -> ImageSet:
     first = sets[0]
     if any(other.classes != first.classes or other.info.keys() != first.info.keys() for other in sets):
         raise QuatcapsError(f"cannot join {', '.join(s.name for s in sets)}: their classes or info differ")
+    digests = list(dict.fromkeys(s.digest for s in sets))
     return ImageSet(
         name=name,
         stored=torch.cat([s.images for s in sets]),
@@ -117,4 +123,15 @@ def concatenate(sets: Sequence[ImageSet], name: str) -> ImageSet:
         classes=first.classes,
         info={key: torch.cat([s.info[key] for s in sets]) for key in first.info},
         source=first.source,
+        digest=digests[0] if len(digests) == 1 else digest_of(digests) if all(digests) else "",
+        aligned=all(other.aligned for other in sets),
     )
+
+
+def digest_of(value: object) -> str:
+    """64 hexadecimal digits of a value that JSON can express, the same on every machine.
+
+    >>> digest_of([["labels", "00ff"]])[:16]
+    '53ff0c8af9f0a86f'
+    """
+    return hashlib.sha256(json.dumps(value, sort_keys=True, separators=(",", ":")).encode()).hexdigest()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from quatcaps.chance import STEP, mixed, uniform
+from quatcaps.counter_based import STEP, mixed, uniform
 from quatcaps.errors import QuatcapsError
 
 

@@ -18,6 +18,7 @@ from quatcaps.errors import QuatcapsError, at_least_one
 from quatcaps.layers.images import check_images
 from quatcaps.layers.residual import residual_trunk
 from quatcaps.poses import PoseType, pose_type
+from quatcaps.quaternion import safe_unit
 
 
 class PrimaryCapsules(nn.Module):
@@ -27,7 +28,7 @@ class PrimaryCapsules(nn.Module):
     `activation_blocks` the two heads share the pose trunk. `stem` is one convolution (channels, kernel, stride) without
     padding, with a ReLU, and with `stem_norm` batch normalisation before it, that both heads read instead: the grid is
     then ⌊(H − kernel)/stride⌋ + 1 high. Activations end in a sigmoid, and before it, as poses do, in batch
-    normalisation, unless there is no `head_norm`.
+    normalisation, unless there is no `head_norm`. `unit`: poses are divided by their norm.
     """
 
     def __init__(
@@ -41,8 +42,10 @@ class PrimaryCapsules(nn.Module):
         stem_norm: bool = False,
         head_norm: bool = True,
         pose: str | PoseType = "quaternion",
+        unit: bool = False,
     ) -> None:
         super().__init__()
+        self.unit = unit
         at_least_one("primary capsules", capsules)
         self.channels, self.capsules = channels, capsules
         self.dims, self.stem = pose_type(pose).dims, stem
@@ -89,7 +92,8 @@ class PrimaryCapsules(nn.Module):
                 lambda: self.activation_head(activation_trunk(images)),
                 images.device,
             )
-        return Capsules(poses.unflatten(1, (self.capsules, self.dims)), logits.sigmoid())
+        poses = poses.unflatten(1, (self.capsules, self.dims))
+        return Capsules(safe_unit(poses, 2) if self.unit else poses, logits.sigmoid())
 
 
 def side_by_side(

@@ -45,6 +45,8 @@ MODELS: Registry[Model] = Registry(
         "qcn-small": _capsules("QCN with fewer capsules on a coarser grid, for CPUs", variants.QCN_SMALL),
         "qcn-coarse": _capsules("QCN on a quarter of the grid, with windows of 3×3", variants.QCN_COARSE),
         "qcn-deep": _capsules("the same behind one more residual block: the published weights", variants.QCN_DEEP),
+        "qcn-rotor": _capsules("QCN of equivariant capsules: rotors from the right", variants.QCN_ROTOR),
+        "qcn-rotor-deep": _capsules("the same in the shape of qcn-deep", variants.QCN_ROTOR_DEEP),
         "qcn-joint": _capsules("QCN, not branched", variants.QCN_JOINT),
         "qcn-fixed-axis": _capsules("QCN with one fixed axis: only angles are learned", variants.QCN_FIXED_AXIS),
         "qcn-free": _capsules("QCN with free 3×3 maps instead of rotations", variants.QCN_FREE),

@@ -21,8 +21,8 @@ class CapsuleSettings:
 
     Residual blocks are (channels, stride); capsule layers are (capsules, kernel, stride); a `stem`, one convolution
     (channels, kernel, stride), stands in for all blocks. `stem_norm`: batch normalisation of the stem; `head_norm`: of
-    primary poses and activations. `pose`: a name or a `PoseType`. `routing`: `EM`, `VB` or settings of one's own.
-    `coordinates`: see `ClassCapsules`.
+    primary poses and activations. `unit`: primary poses are divided by their norm. `pose`: a name or a `PoseType`.
+    `routing`: `EM`, `VB` or settings of one's own. `coordinates`: see `ClassCapsules`.
     """
 
     branched: bool = True
@@ -33,6 +33,7 @@ class CapsuleSettings:
     activation_blocks: tuple[tuple[int, int], ...] = ((32, 2),)
     joint_blocks: tuple[tuple[int, int], ...] = ((64, 1), (96, 2))
     head_norm: bool = True
+    unit: bool = False
     capsules: tuple[tuple[int, int, int], ...] = ((16, 5, 1), (16, 5, 1), (16, 5, 1))
     pose: str | PoseType = pose_setting("quaternion")
     coordinates: bool = False
@@ -55,6 +56,7 @@ class CapsuleNetwork(Network):
             stem_norm=settings.stem_norm,
             head_norm=settings.head_norm,
             pose=settings.pose,
+            unit=settings.unit,
         )
         children = settings.primary
         self.layers = nn.ModuleList()

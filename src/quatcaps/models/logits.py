@@ -8,9 +8,11 @@ from torch import Tensor
 
 
 class Logits(NamedTuple):
-    """What a classifier without capsules returns: unbounded scores (N, classes)."""
+    """What a classifier without capsules returns: unbounded scores (N, classes), and poses (N, classes, 4)
+    if it has any."""
 
     scores: Tensor
+    poses: Tensor | None = None
 
     @property
     def activations(self) -> Tensor:

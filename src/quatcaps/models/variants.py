@@ -44,6 +44,11 @@ convolutions. 161,904 parameters on CIFAR-10, 2% of the votes."""
 QCN_COARSE = replace(QCN, **COARSE)
 QCN_DEEP = replace(QCN, **DEEP)
 
+ROTOR: Mapping[str, Any] = {"pose": "rotor", "unit": True, "routing": routing.EM(variance="isotropic")}
+QCN_ROTOR, QCN_ROTOR_DEEP = replace(QCN, **ROTOR), replace(QCN_DEEP, **ROTOR)
+"""Quaternion capsules that are equivariant: unit quaternions turned by learned rotors from the right, one variance for
+all four numbers. A rotation of all primary poses turns every later pose by it and changes no activation."""
+
 QCN_JOINT = replace(QCN, branched=False)
 QCN_FIXED_AXIS = replace(QCN, pose="fixed-axis")
 QCN_FREE = replace(QCN, pose="free")

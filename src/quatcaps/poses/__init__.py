@@ -15,9 +15,9 @@ from quatcaps.errors import QuatcapsError
 from quatcaps.poses.fixed_axis import FIXED_AXIS
 from quatcaps.poses.free import FREE
 from quatcaps.poses.matrix import MATRIX, MATRIX_XAVIER
+from quatcaps.poses.pose import PoseType
 from quatcaps.poses.quaternion import QUATERNION
 from quatcaps.poses.rotor import ROTOR
-from quatcaps.poses.type import PoseType
 from quatcaps.registry import Registry
 
 POSES: Registry[PoseType] = Registry(

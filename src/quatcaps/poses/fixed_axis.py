@@ -13,7 +13,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from quatcaps import quaternion
-from quatcaps.poses.type import PoseType
+from quatcaps.poses.pose import PoseType
 
 
 class FixedAxisMaps(nn.Module):

@@ -13,7 +13,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from quatcaps.poses.type import PoseType
+from quatcaps.poses.pose import PoseType
 
 SIDE = 4
 

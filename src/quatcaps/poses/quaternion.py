@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from quatcaps import quaternion
 from quatcaps.poses.fused import rotor_matrix
-from quatcaps.poses.type import PoseType
+from quatcaps.poses.pose import PoseType
 
 
 class RotorMaps(nn.Module):

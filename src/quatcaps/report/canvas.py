@@ -12,8 +12,8 @@ from matplotlib.layout_engine import ConstrainedLayoutEngine
 
 from quatcaps.data.viewpoints import FAMILIAR
 from quatcaps.errors import unknown_name
-from quatcaps.evaluation.measure import Evaluation, Rate
 from quatcaps.files import new_file
+from quatcaps.training.measure import Evaluation, Rate
 
 # Okabe and Ito's palette without yellow, which is too pale for lines on white.
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")

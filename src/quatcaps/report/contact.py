@@ -13,6 +13,7 @@ from quatcaps.data.imageset import ImageSet
 from quatcaps.data.viewpoints import degrees
 from quatcaps.errors import QuatcapsError
 from quatcaps.report.canvas import INK, MUTED, SMALL, TEXT, literal, save
+from quatcaps.report.tables import MANY_CLASSES
 
 # Everything is placed by the dot, so that each pixel of an image becomes a square of whole dots.
 DOTS_PER_INCH = 200
@@ -24,30 +25,33 @@ STRIDES = {"instance": 0.618, "elevation": 0.414, "lighting": 0.732}
 def contact_sheet(images: ImageSet, path: Path, per_class: int = 8) -> None:
     """Rows are classes; columns go around the azimuths, with instances, elevations and lightings mixed.
 
-    Stereo pairs show their left view. The choice depends on nothing but the images.
+    Stereo pairs show their left view. Of more than `MANY_CLASSES`, some are shown, evenly chosen. The choice depends
+    on nothing but the images.
     """
     if per_class < 1:
         raise QuatcapsError(f"per_class = {per_class}: it must be 1 or more")
     if not len(images):
         raise QuatcapsError(f"{images.name} holds no image to show")
+    labels = range(0, len(images.classes), -(-len(images.classes) // MANY_CLASSES))
     height, width = images.size
     scale = max(1, round(TILE / max(height, width)))
     across, down = scale * width, scale * height
     captioned = "azimuth" in images.info and "elevation" in images.info
     row_height = down + GAP + (CAPTION if captioned else 0)
     sheet_width = NAMES + per_class * (across + GAP) + GAP
-    sheet_height = HEADING + len(images.classes) * row_height
+    sheet_height = HEADING + len(labels) * row_height
     figure = Figure((sheet_width / DOTS_PER_INCH, sheet_height / DOTS_PER_INCH), DOTS_PER_INCH, facecolor="white")
 
     def at(left: int | float, top: int | float) -> tuple[float, float]:
         return left / sheet_width, 1 - top / sheet_height
 
-    notes = ["left view of each pair"] * (images.channels == 2) + ["azimuth, elevation below each view"] * captioned
+    notes = [f"{len(labels)} of {len(images.classes)} classes"] * (len(labels) < len(images.classes))
+    notes += ["left view of each pair"] * (images.channels == 2) + ["azimuth, elevation below each view"] * captioned
     heading = f"{images.name} ({'; '.join(notes)})" if notes else images.name
     figure.text(*at(NAMES, HEADING / 2), literal(heading), va="center", fontsize=SMALL, color=MUTED)
-    for label, name in enumerate(images.classes):
-        top = HEADING + label * row_height
-        named = literal(textwrap.fill(name, 12))
+    for row, label in enumerate(labels):
+        top = HEADING + row * row_height
+        named = literal(textwrap.fill(images.classes[label], 12))
         figure.text(*at(NAMES - 2 * GAP, top + down / 2), named, ha="right", va="center", fontsize=TEXT, color=INK)
         for column, index in enumerate(choose(images, label, per_class)):
             left = NAMES + column * (across + GAP)

@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from matplotlib.axes import Axes
+from matplotlib.colors import PowerNorm
 from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
 from quatcaps.errors import QuatcapsError
-from quatcaps.evaluation.measure import Evaluation, Rate
 from quatcaps.report.canvas import (
     INK,
     MARKERS,
@@ -34,7 +34,9 @@ from quatcaps.report.canvas import (
     viewpoint_axis,
 )
 from quatcaps.report.contact import contact_sheet
+from quatcaps.report.tables import MANY_CLASSES
 from quatcaps.training.log import Record
+from quatcaps.training.measure import Evaluation, Rate
 
 __all__ = ["contact_sheet", "error_by_viewpoint", "evaluation_figure", "training_curves"]
 
@@ -186,32 +188,53 @@ def _epoch_axis(axes: Axes, epochs: int) -> None:
 
 
 def _confusion_panel(axes: Axes, evaluation: Evaluation) -> None:
-    """Counts, shaded by their share of the images of the class shown."""
-    dress(axes, "Confusion matrix (images)", "class named", "class shown")
+    """Shares of the images of the class shown; of few classes, also their counts."""
+    few = len(evaluation.classes) <= MANY_CLASSES
+    dress(axes, f"Confusion matrix ({'images' if few else '% of the class shown'})", "class named", "class shown")
     shares = [[count / max(1, sum(row)) for count in row] for row in evaluation.confusion]
-    axes.imshow(shares, cmap="Blues", vmin=0, vmax=1, aspect="auto")
-    size = SMALL if len(evaluation.classes) <= 10 else 60 / len(evaluation.classes)
-    for shown, row in enumerate(evaluation.confusion):
-        for named, count in enumerate(row):
-            colour = "white" if shares[shown][named] > 0.55 else INK if count else MUTED
-            axes.text(named, shown, f"{count:,}", ha="center", va="center", fontsize=size, color=colour)
-    marks, names = range(len(evaluation.classes)), [_folded(name) for name in evaluation.classes]
+    if few:
+        axes.imshow(shares, cmap="Blues", vmin=0, vmax=1, aspect="auto")
+        _counts(axes, evaluation, shares)
+    else:
+        # Single confusions of many classes are a few percent: square roots show them beside the diagonal.
+        percents = [[100 * share for share in row] for row in shares]
+        image = axes.imshow(percents, cmap="Blues", norm=PowerNorm(0.5, 0, 100), aspect="auto")
+        scale = axes.figure.colorbar(image, ax=axes, ticks=(0, 1, 5, 10, 25, 50, 100), pad=0.02)
+        scale.ax.tick_params(labelsize=SMALL, colors=INK, length=3, color=MUTED)
+        scale.outline.set_visible(False)
+    marks = range(0, len(evaluation.classes), -(-len(evaluation.classes) // MANY_CLASSES))
+    names = _written([evaluation.classes[mark] for mark in marks])
     axes.set_xticks(marks, names, rotation=0 if len(marks) <= 5 else 90)
     axes.set_yticks(marks, names)
-    axes.tick_params(length=0)
+    axes.tick_params(length=0 if few else 3)
     axes.grid(False)
     axes.spines[:].set_visible(False)
 
 
+def _counts(axes: Axes, evaluation: Evaluation, shares: Sequence[Sequence[float]]) -> None:
+    """The number in each cell of a confusion matrix."""
+    size = SMALL if len(evaluation.classes) <= 10 else max(5.0, 60 / len(evaluation.classes))
+    for shown, row in enumerate(evaluation.confusion):
+        for named, count in enumerate(row):
+            colour = "white" if shares[shown][named] > 0.55 else INK if count else MUTED
+            axes.text(named, shown, f"{count:,}", ha="center", va="center", fontsize=size, color=colour)
+
+
 def _class_panel(axes: Axes, evaluation: Evaluation) -> None:
-    dress(axes, "Error by class", "error (%)", "")
+    """A bar for each class; of many, for those with the largest errors."""
+    rates = list(zip(evaluation.classes, evaluation.by_class, strict=True))
+    title = "Error by class"
+    if len(rates) > MANY_CLASSES:
+        rates = sorted(rates, key=lambda each: -(each[1].percent if each[1] else -1.0))[:MANY_CLASSES]
+        title += f": the {MANY_CLASSES} largest of {len(evaluation.classes)}"
+    dress(axes, title, "error (%)", "")
     axes.grid(False)
-    percents = [rate.percent if rate else 0.0 for rate in evaluation.by_class]
+    percents = [rate.percent if rate else 0.0 for _, rate in rates]
     marks = range(len(percents))
     bars = axes.barh(marks, percents, height=0.7, color=PALETTE[0])
-    labels = [f"{rate.percent:.1f}" if rate else "no images" for rate in evaluation.by_class]
+    labels = [f"{rate.percent:.1f}" if rate else "no images" for _, rate in rates]
     axes.bar_label(bars, labels, padding=3, fontsize=SMALL, color=INK)
-    axes.set_yticks(marks, [_folded(name) for name in evaluation.classes])
+    axes.set_yticks(marks, _written([name for name, _ in rates]))
     axes.invert_yaxis()
     axes.set_xlim(0, min(max(1.2 * max(percents), 1.0), 115))
 
@@ -232,5 +255,8 @@ def _viewpoint_panel(axes: Axes, field: str, rates: Mapping[int, Rate], familiar
     error_axis(axes, (rate.percent for rate in rates.values()))
 
 
-def _folded(name: str) -> str:
-    return literal(textwrap.fill(name, 12))
+def _written(names: Sequence[str]) -> list[str]:
+    """Names of classes along an axis: a few on several lines each, many shortened to one."""
+    if len(names) <= 10:
+        return [literal(textwrap.fill(name, 12)) for name in names]
+    return [literal(name if len(name) <= 18 else f"{name[:17]}…") for name in names]

@@ -11,8 +11,9 @@ from html import escape
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Literal
 
+from quatcaps.console import printable
 from quatcaps.errors import QuatcapsError
-from quatcaps.evaluation.measure import Evaluation, Rate
+from quatcaps.training.measure import Evaluation, Rate
 
 if TYPE_CHECKING:
     from rich.table import Table as RichTable
@@ -21,6 +22,8 @@ else:
 
 NOTHING = "–"
 """The cell of a number that does not exist."""
+MANY_CLASSES = 20
+"""The most classes that a confusion matrix has cells for; of more, the pairs that are confused most often are told."""
 
 _NUMBER = re.compile(r"[+−-]?(\d+|\d{1,3}(,\d{3})+)(\.\d+)?")
 
@@ -61,20 +64,26 @@ class Table:
 
     def rich(self, width: int) -> RichTable:
         """For `rich.console.Console.print` on so many columns of characters; names that look like rich's markup are
-        printed as they are."""
+        printed as they are, control characters visibly."""
         from rich import box
         from rich.table import Table as Printed
         from rich.text import Text
 
-        title = Text(self.title, style="bold") if self.title else None
+        shown = self.printable()
+        title = Text(shown.title, style="bold") if shown.title else None
         printed = Printed(title=title, title_justify="left", box=box.SIMPLE_HEAD, collapse_padding=True, pad_edge=False)
         room = width - 2 * len(self.columns)  # two spaces belong to each column
-        for column, numeric, fitted in zip(self.columns, self.numeric, self.widths(room), strict=True):
+        for column, numeric, fitted in zip(shown.columns, shown.numeric, shown.widths(room), strict=True):
             justify: Literal["left", "right"] = "right" if numeric else "left"
             printed.add_column(Text(column), justify=justify, overflow="fold", width=fitted)
-        for row in self.rows:
-            printed.add_row(*(Text(cell) for cell in row))
+        for row in shown.rows:
+            printed.add_row(*map(Text, row))
         return printed
+
+    def printable(self) -> Table:
+        """The same table without a character that a terminal would obey."""
+        rows = tuple(tuple(map(printable, row)) for row in self.rows)
+        return Table(printable(self.title), tuple(map(printable, self.columns)), rows)
 
     def widths(self, room: int) -> list[int]:
         """Of the columns, in characters, of `room` in all. Where there is little, the names of columns are broken
@@ -146,10 +155,11 @@ def is_number(cell: str) -> bool:
 
 
 def evaluation_tables(evaluation: Evaluation) -> tuple[Table, ...]:
-    """Error by class and in total, the confusion matrix, and error by azimuth and by elevation where known."""
+    """Error by class and in total, the confusion matrix (of more than `MANY_CLASSES` the pairs that are confused most
+    often), and error by azimuth and by elevation where known."""
     tables = (
         _error_by_class(evaluation),
-        _confusion(evaluation),
+        _confusion(evaluation) if len(evaluation.classes) <= MANY_CLASSES else _confused_pairs(evaluation),
         _error_by_angle(evaluation, "azimuth", evaluation.by_azimuth),
         _error_by_angle(evaluation, "elevation", evaluation.by_elevation),
     )
@@ -183,6 +193,29 @@ def _confusion(evaluation: Evaluation) -> Table:
             (name, *(f"{count:,}" for count in counts))
             for name, counts in zip(evaluation.classes, evaluation.confusion, strict=True)
             if any(counts)
+        ),
+    )
+
+
+def confused_pairs(evaluation: Evaluation, most: int = MANY_CLASSES) -> list[tuple[int, int, int]]:
+    """The class shown, another that was named, and for how many images; those of most images first."""
+    pairs = [
+        (shown, named, count)
+        for shown, row in enumerate(evaluation.confusion)
+        for named, count in enumerate(row)
+        if count and shown != named
+    ]
+    return sorted(pairs, key=lambda pair: (-pair[2], pair[:2]))[:most]
+
+
+def _confused_pairs(evaluation: Evaluation) -> Table:
+    names, sizes = evaluation.classes, [sum(row) for row in evaluation.confusion]
+    return Table(
+        f"{evaluation.name}: the classes that are confused most often",
+        ("class shown", "class named", "images", "of the class shown (%)"),
+        tuple(
+            (names[shown], names[named], f"{count:,}", f"{100 * count / sizes[shown]:.2f}")
+            for shown, named, count in confused_pairs(evaluation)
         ),
     )
 

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 from collections.abc import Mapping
 from typing import Any, Protocol, runtime_checkable
 
 from torch import nn
 
-from quatcaps import settings
+from quatcaps import settings, strict_json
 from quatcaps.errors import QuatcapsError
 from quatcaps.registry import Registry
 from quatcaps.routing.em import EM
@@ -82,8 +81,8 @@ class RoutingPart:
         """The class that `value` stands for, and a dictionary of its fields or the object that is meant."""
         if isinstance(value, str) and value.lstrip().startswith("{"):
             try:
-                value = json.loads(value)
-            except json.JSONDecodeError as error:
+                value = strict_json.parse(value)
+            except ValueError as error:
                 raise QuatcapsError(f"routing = {value}: it is not JSON ({error})") from error
         if isinstance(value, str):
             kind = ROUTINGS.find(value)

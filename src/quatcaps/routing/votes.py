@@ -66,6 +66,7 @@ class Votes:
         if poses.dtype in (torch.float16, torch.bfloat16):
             poses = poses.float()
         activations, maps = activations.to(poses.dtype), maps.to(poses.dtype)
+        check_children(poses, activations, maps)
         check_activations(activations)
         self.shapes = Shapes.of(poses, maps, window, competition)
         if window.coordinates:
@@ -89,7 +90,7 @@ class Votes:
 
     def under(self, parents: Parents) -> Moments:
         """Moments under the assignments that these parents make."""
-        return self._sums.under(parents)
+        return self._sums.under(self._fitting(parents))
 
     def formed(self) -> Float[Tensor, "N B J D H W"]:
         """The votes themselves, on the reference: of the B children in each window, places outermost, for each parent.
@@ -100,11 +101,43 @@ class Votes:
 
     def assignments(self, parents: Parents | None = None) -> Float[Tensor, "N B J H W"]:
         """r_ij, on the reference: which share of each child each parent explains; without parents, uniform shares."""
-        return self._formed().assignments_by_image(parents)
+        return self._formed().assignments_by_image(None if parents is None else self._fitting(parents))
+
+    def _fitting(self, parents: Parents) -> Parents:
+        """The parents in the votes' precision; an error where they are not of their sizes, as the C library and the
+        kernels would read and write beside them."""
+        shapes, like = self.shapes, self._children[0]
+        grid = (shapes.images, shapes.parents, *shapes.grid)
+        pose = (*grid[:2], shapes.dims, *grid[2:])
+        for name, values, wanted in zip(Parents._fields, parents, (pose, pose, grid), strict=True):
+            if tuple(values.shape) != wanted:
+                raise QuatcapsError(f"{name} of the parents has shape {tuple(values.shape)}: these votes need {wanted}")
+            if values.device != like.device:
+                raise QuatcapsError(f"{name} of the parents is on {values.device}, the votes on {like.device}")
+        return Parents(*(values.to(like.dtype) for values in parents))
 
     def _formed(self) -> reference.FormedVotes:
         poses, activations, maps = self._children
         return reference.bind(poses, activations, matrices(maps), self.shapes)
+
+
+def check_children(poses: Tensor, activations: Tensor, maps: Tensor) -> None:
+    """Raises where poses (N, I, D, height, width), activations and maps are not of the same children."""
+    if poses.ndim != 5:
+        raise QuatcapsError(f"poses have shape {tuple(poses.shape)}: (images, children, dims, height, width) is needed")
+    wanted = (*poses.shape[:2], *poses.shape[3:])
+    if tuple(activations.shape) != wanted:
+        raise QuatcapsError(f"activations have shape {tuple(activations.shape)}: these poses need {wanted}")
+    if maps.ndim not in (4, 5) or maps.shape[1] != poses.shape[1]:
+        raise QuatcapsError(
+            f"maps have shape {tuple(maps.shape)}: (offsets, {poses.shape[1]} children, parents, columns, columns), or "
+            "quaternions (…, 4), are needed"
+        )
+    if poses.shape[2] % maps.shape[-1] or maps.shape[-1] != maps.shape[-2 if maps.ndim == 5 else -1]:
+        raise QuatcapsError(
+            f"maps have shape {tuple(maps.shape)}: poses of {poses.shape[2]} numbers need square ones of a side that "
+            "divides it"
+        )
 
 
 def check_activations(activations: Tensor) -> None:

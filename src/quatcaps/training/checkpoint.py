@@ -24,6 +24,7 @@ from quatcaps.tensors import load_into, load_tensors, save_tensors
 
 FORMAT = 2
 KEPT = 2
+LARGEST_COUNT = 2**53
 WEIGHTS, AVERAGE = "weights.safetensors", "average.safetensors"
 NAME = re.compile(r"step-(\d+)")
 NAME_OF_STATE = re.compile(r"optimiser/(\d+)/(\w+)")
@@ -117,6 +118,12 @@ def read_position(path: Path) -> Position:
         raise QuatcapsError(
             f"{path / 'state.json'} is not a checkpoint's state: its entries must be {', '.join(kinds)}"
         )
+    for name, value in state.items():
+        if not 0 <= value < LARGEST_COUNT:
+            raise QuatcapsError(
+                f"{path / 'state.json'} is not a checkpoint's state: {name} is {str(value)[:40]}, and must be from 0 "
+                f"to {LARGEST_COUNT:,}"
+            )
     return Position(**state)
 
 

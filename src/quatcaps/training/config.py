@@ -16,10 +16,12 @@ LOSSES = ("spread", "cross-entropy")
 SCHEDULES = ("staircase", "cosine", "constant")
 VIEWPOINTS = ("all", "azimuth", "elevation")
 PROTOCOLS = ("strict", "pooled")
-RESIDENCES = ("auto", "device", "host")
+PLACEMENTS = ("auto", "device", "host")
 BACKENDS = ("auto", "reference", "native", "triton")
 RETIRED = {"backend": {"lean": "auto"}}
 """Values that files of earlier versions have, by setting, and what they are read as."""
+RENAMED = {"residence": "placement"}
+"""Settings that files of earlier versions have by another name."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +42,7 @@ class TrainingConfig(Pipeline):
     )
     test: bool = setting(True, "measure the test images; without them, settings can be chosen unseen")
     data_seed: int = setting(0, "which toys the rendered dataset shows, and which images are held out")
-    residence: str = setting(
+    placement: str = setting(
         "auto", "where training images are kept: device, host (fetched ahead), or auto: the device where they fit"
     )
     model: str = setting("qcn", "network by name")
@@ -51,6 +53,9 @@ class TrainingConfig(Pipeline):
     margin_scale: float = setting(50_000.0, "steps per unit of the spread loss's margin schedule")
     score_scale: float = setting(1.0, "factor on the scores in cross-entropy; 10 suits capsule activations")
     label_smoothing: float = setting(0.0, "cross-entropy: part of the wanted probability given to all classes alike")
+    pose_weight: float = setting(
+        0.0, "weight of the pose objective beside the loss of the classes, on datasets of viewpoints; 0: none"
+    )
     epochs: int = setting(300, "passes over the training images")
     batch: int = setting(64, "images per step, of all processes together")
     learning_rate: float = setting(3e-3, "Adam's rate at the start")
@@ -88,7 +93,7 @@ class TrainingConfig(Pipeline):
             ("schedule", SCHEDULES),
             ("viewpoints", VIEWPOINTS),
             ("protocol", PROTOCOLS),
-            ("residence", RESIDENCES),
+            ("placement", PLACEMENTS),
             ("backend", BACKENDS),
         ):
             if getattr(self, name) not in known:
@@ -97,12 +102,14 @@ class TrainingConfig(Pipeline):
         for name in (*positive, "learning_rate", "margin_scale", "score_scale", "decay"):
             if not 0 < getattr(self, name) < math.inf:
                 raise QuatcapsError(f"{name} = {getattr(self, name)}: it must be above 0 and finite")
-        for name in ("weight_decay", "warmup", "evaluate_every", "evaluate_images", "seed", "data_seed"):
+        for name in ("weight_decay", "pose_weight", "warmup", "evaluate_every", "evaluate_images", "seed", "data_seed"):
             if not 0 <= getattr(self, name) < math.inf:
                 raise QuatcapsError(f"{name} = {getattr(self, name)}: it must be 0 or more and finite")
         for name in ("seed", "data_seed"):
             if getattr(self, name) >= 2**63:
                 raise QuatcapsError(f"{name} = {getattr(self, name)}: it must be below 2^63")
+        if "\0" in self.dataset:
+            raise QuatcapsError(f"dataset = {self.dataset[:100]!r}: a path has no character 0; give a name or a path")
         if not (self.test or self.validation):
             raise QuatcapsError(
                 "test = False with validation = 0: nothing would be measured; hold out some images, --validation 0.2"
@@ -121,12 +128,16 @@ class TrainingConfig(Pipeline):
     @staticmethod
     def from_json(values: Mapping[str, Any]) -> TrainingConfig:
         """The configuration that `to_json` gave, in this version or an earlier one."""
+        named = {RENAMED.get(name, name): value for name, value in values.items()}
+        if len(named) < len(values):
+            twice = next(name for name in RENAMED if name in values)
+            raise QuatcapsError(f"{twice} and {RENAMED[twice]} are the same setting: keep one of them")
         retired = {
-            name: known[values[name]]
+            name: known[named[name]]
             for name, known in RETIRED.items()
-            if isinstance(values.get(name), str) and values[name] in known
+            if isinstance(named.get(name), str) and named[name] in known
         }
-        return change(TrainingConfig(), {**values, **retired})
+        return change(TrainingConfig(), {**named, **retired})
 
 
 def plain(model_settings: Mapping[str, Any]) -> dict[str, Any]:

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 from typing import Any
 
+from quatcaps import strict_json
 from quatcaps.errors import QuatcapsError
 from quatcaps.files import explained, new_file
 
 Record = dict[str, Any]
+LARGEST = 2**30
+"""Bytes of a log."""
+LARGEST_NUMBER = 1e300
 
 
 class Log:
@@ -34,7 +39,8 @@ class Log:
 
     def write(self, kind: str, step: int, **values: Any) -> None:
         with explained(f"write {self.path}"):
-            self.file.write(json.dumps({"kind": kind, "step": step, **values}) + "\n")
+            record = {name: value if is_finite(value) else None for name, value in values.items()}  # JSON has no NaN
+            self.file.write(json.dumps({"kind": kind, "step": step, **record}) + "\n")
             self.file.flush()
         if self.events is not None:
             for name, value in values.items():
@@ -59,19 +65,37 @@ class NoLog(Log):
 
 def read_log(path: Path) -> list[Record]:
     """The records of a log; a last line cut short by a crash is left out."""
-    with explained(f"read {path}"):
-        lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
+    with explained(f"read {path}"), path.open("rb") as file:
+        raw = file.read(LARGEST + 1)
+    if len(raw) > LARGEST:
+        raise QuatcapsError(f"{path} is not a log: it has more than {LARGEST:,} bytes")
+    lines = raw.decode(errors="replace").splitlines()
     records = []
     for number, line in enumerate(lines, 1):
         try:
-            record = json.loads(line)
-            _ = (record["kind"], record["step"] + 0, record["epoch"] + 0)
+            records.append(checked(strict_json.parse(line)))
         except (ValueError, KeyError, TypeError) as error:
             if number == len(lines):
                 break
             raise QuatcapsError(f"{path}, line {number}, is not a log record: {line[:80]!r}") from error
-        records.append(record)
     return records
+
+
+def checked(record: Record) -> Record:
+    """A record as training writes it; ValueError, KeyError or TypeError where it is none."""
+    if type(record["kind"]) is not str or type(record["step"]) is not int or type(record["epoch"]) is not int:
+        raise TypeError
+    for name, value in record.items():
+        number = isinstance(value, int | float) and abs(value) < LARGEST_NUMBER
+        if name != "kind" and not number and not (value is None and (name == "loss" or name.endswith("_error"))):
+            raise ValueError
+    if record["kind"] == "epoch":
+        _ = (record["loss"], record["error"] + 0, record["seconds"] + 0)
+    return record
+
+
+def is_finite(value: Any) -> bool:
+    return not isinstance(value, float) or math.isfinite(value)
 
 
 def events_writer(folder: Path, step: int) -> Any:

@@ -16,11 +16,9 @@ import torch
 
 from quatcaps.data.batches import TrainingBatches, mix
 from quatcaps.data.imageset import ImageSet
-from quatcaps.data.residence import resident
+from quatcaps.data.placement import placed
 from quatcaps.data.splits import Experiment
-from quatcaps.data.viewpoints import ALL
 from quatcaps.errors import QuatcapsError
-from quatcaps.evaluation.measure import Rate, activations_of
 from quatcaps.layers import use_backend
 from quatcaps.models import Network
 from quatcaps.training import checkpoint
@@ -28,6 +26,8 @@ from quatcaps.training.averaging import Average
 from quatcaps.training.checkpoint import Position
 from quatcaps.training.health import NonFiniteError
 from quatcaps.training.log import Log, NoLog
+from quatcaps.training.measure import Rate, predictions_of
+from quatcaps.training.poses import pose_errors, true_poses
 from quatcaps.training.processes import ALONE, Processes
 from quatcaps.training.run import Run, choose_device
 from quatcaps.training.schedule import learning_rate
@@ -50,7 +50,9 @@ class Reporter(Protocol):
 
     def step(self, step: int, steps: int, epoch: int, loss: float, error: float) -> None: ...
 
-    def epoch(self, epoch: int, epochs: int, loss: float, error: float, measured: dict[str, float]) -> None: ...
+    def epoch(
+        self, epoch: int, epochs: int, loss: float, error: float, measured: dict[str, float], degrees: dict[str, float]
+    ) -> None: ...
 
 
 class Clock:
@@ -71,12 +73,14 @@ class Trainer:
         self, run: Run, experiment: Experiment, device: str | None = None, processes: Processes = ALONE
     ) -> None:
         self.run, self.config = run, run.config
+        run.check_images(experiment)
         self.processes, self.device = processes.on(choose_device(device or self.config.device))
         self.network = run.network().to(self.device)
         self.check_fit(experiment.training)
         use_backend(self.network, self.config.backend)
         self.average = self.make_average()
-        self.step = TrainingStep(self.network, self.config, self.device, self.processes, self.average)
+        relative = not experiment.training.aligned
+        self.step = TrainingStep(self.network, self.config, self.device, self.processes, self.average, relative)
         self.batches = TrainingBatches(
             experiment.training,
             self.config.batch,
@@ -84,12 +88,13 @@ class Trainer:
             self.config.seed,
             self.device,
             share=self.processes.share,
-            residence=self.config.residence,
+            placement=self.config.placement,
+            views=self.config.pose_weight > 0,
         )
         self.measured = experiment.measured
         self.sampled = {
-            name: resident(sample(images, self.config.evaluate_images, self.config.seed), self.device)
-            for name, images in watched(experiment, self.config.viewpoints).items()
+            name: placed(sample(images, self.config.evaluate_images, self.config.seed), self.device)
+            for name, images in watched(experiment).items()
         }
         self.position, self.clock = Position(), Clock()
         saved = checkpoint.checkpoints(run.checkpoints)
@@ -116,7 +121,9 @@ class Trainer:
         moments = self.step.optimiser.state_dict()["state"].values()
         tensors = [*self.network.state_dict().values(), *(tensor for state in moments for tensor in state.values())]
         self.processes.check_equal("configuration", [json.dumps(self.config.to_json(), sort_keys=True)])
-        self.processes.check_equal("set of training images", [images.source, str(images.size), images.labels])
+        self.processes.check_equal(
+            "set of training images", [images.source, images.digest, str(images.size), images.labels]
+        )
         self.processes.check_equal("network or step to begin from", [str(self.position), *tensors])
 
     def restore(self, saved: list[Path]) -> Position:
@@ -166,7 +173,7 @@ class Trainer:
         for batch in self.batches.epoch(position.epoch, position.batch):
             rate = learning_rate(self.config, position.step, self.steps)
             with self.named_failure():
-                self.step(batch.images, batch.labels, rate, position.step)
+                self.step(batch.images, batch.labels, rate, position.step, batch.views)
             position.step += 1
             position.batch += 1
             to_log = position.step % self.config.log_every == 0
@@ -225,9 +232,12 @@ class Trainer:
         position.seconds += self.clock.lap()  # with the steps that a GPU had left to do
         last = position.epoch + 1 == self.config.epochs
         measured: dict[str, float] = {}
+        degrees: dict[str, float] = {}
         if last or (self.config.evaluate_every and (position.epoch + 1) % self.config.evaluate_every == 0):
             for name, images in (self.measured if last else self.sampled).items():
-                measured[name] = self.measure(images, stopped)
+                measured[name], median = self.measure(images, stopped)
+                if median is not None:
+                    degrees[name] = median
         log.write(
             "epoch",
             position.step,
@@ -235,20 +245,27 @@ class Trainer:
             loss=loss,
             error=error,
             **{f"{name}_error": measured.get(name) for name in self.measured},
+            **{f"{name}_degrees": median for name, median in degrees.items()},
             learning_rate=learning_rate(self.config, position.step - 1, self.steps),
             seconds=round(position.seconds, 3),
         )
-        reporter.epoch(position.epoch, self.config.epochs, loss, error, measured)
+        reporter.epoch(position.epoch, self.config.epochs, loss, error, measured, degrees)
         position.epoch += 1
         position.batch = 0
         self.step.totals.zero_()
 
-    def measure(self, images: ImageSet, stopped: threading.Event) -> float:
-        """The error on some images; every process looks at its part of them."""
+    def measure(self, images: ImageSet, stopped: threading.Event) -> tuple[float, float | None]:
+        """The error on some images and, under a pose objective, the median error of poses in degrees; every process
+        looks at its part of them."""
         part, own = self.processes.part(images)
-        activations = activations_of(self.kept, part, self.config, self.device, lambda done, total: self.heed(stopped))
-        wrong = activations.argmax(1).ne(part.labels)[own].sum()
-        return Rate(self.processes.sum(int(wrong)), len(images)).percent / 100
+        found = predictions_of(self.kept, part, self.config, self.device, lambda done, total: self.heed(stopped))
+        wrong = found.activations.argmax(1).ne(part.labels)[own].sum()
+        error = Rate(self.processes.sum(int(wrong)), len(images)).percent / 100
+        if not self.config.pose_weight or found.poses is None:
+            return error, None
+        poses = self.processes.gathered(true_poses(found.poses, part.labels), len(images))
+        found_errors = pose_errors(images, poses)
+        return error, None if found_errors is None else found_errors.median
 
     def save(self) -> Path:
         with self.named_failure():
@@ -261,12 +278,10 @@ class Trainer:
         return checkpoint.save(self.run.checkpoints, self.network, self.step.optimiser, self.position, average)
 
 
-def watched(experiment: Experiment, viewpoints: str) -> dict[str, ImageSet]:
-    """What is measured between epochs. The test set is left alone where there are other images to look at; but the
-    experiments on viewpoints are defined by the errors on familiar and novel test images at every moment."""
-    if experiment.validation is not None and viewpoints == ALL:
-        return {"validation": experiment.validation}
-    return experiment.measured
+def watched(experiment: Experiment) -> dict[str, ImageSet]:
+    """What is measured between epochs: the validation set where there is one, else the test sets. A run whose settings
+    may be chosen by its validation set shows no test error, from familiar viewpoints or novel ones, before its end."""
+    return experiment.tests if experiment.validation is None else {"validation": experiment.validation}
 
 
 def sample(images: ImageSet, count: int, seed: int) -> ImageSet:

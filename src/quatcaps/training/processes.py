@@ -159,6 +159,18 @@ class Processes:
         start = min(begin, len(images) - size)
         return images.part(start, start + size, images.name), slice(begin - start, None)
 
+    def gathered(self, values: Tensor, count: int) -> Tensor:
+        """(count, d): of the float32 values (n, d) that each process has for its `part`, all, in the images' order."""
+        if not self.several:
+            return values
+        everyone = [
+            torch.frombuffer(bytearray(said), dtype=torch.float32).view_as(values)
+            for said in self.told(values.contiguous().numpy().tobytes())
+        ]
+        size = len(values)
+        parts = [each[rank * size - min(rank * size, count - size) :] for rank, each in enumerate(everyone)]
+        return torch.cat(parts)
+
 
 ALONE = Processes()
 

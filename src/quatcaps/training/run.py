@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 import platform
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +16,17 @@ from quatcaps import data
 from quatcaps.data.imageset import ImageSet
 from quatcaps.data.splits import Experiment, arrange
 from quatcaps.errors import QuatcapsError
-from quatcaps.files import make_folder, read_json, write_json
+from quatcaps.files import explained, read_json, write_json
 from quatcaps.models import Network, build
+from quatcaps.models.stored import check_network, check_shape
 from quatcaps.training.checkpoint import AVERAGE, WEIGHTS, checkpoints, load_weights
 from quatcaps.training.config import TrainingConfig
+from quatcaps.training.identity import check_same, digests_of
+from quatcaps.training.lock import is_own, owned
 
 FORMAT = 2
+MODEST = 50_000_000
+"""Parameters for which memory may be taken before the weights are known to fit them."""
 
 
 @dataclass(frozen=True)
@@ -33,13 +38,16 @@ class Run:
     channels: int
     classes: tuple[str, ...]
     size: tuple[int, int]  # of the stored images: height, width
+    provenance: str = ""  # where the images came from, in a few words
+    digests: dict[str, str] = field(default_factory=dict)  # of the images, by name; empty: unknown
 
     @property
     def checkpoints(self) -> Path:
         return self.folder / "checkpoints"
 
     def network(self) -> Network:
-        """The network as this run initialises it."""
+        """The network as this run initialises it; an error, before memory is taken, where it is beyond all bounds."""
+        check_network(self.config.model, self.channels, len(self.classes), self.config.model_settings)
         return build(
             self.config.model,
             channels=self.channels,
@@ -55,14 +63,28 @@ class Run:
             raise QuatcapsError(
                 f"{self.folder} has no checkpoint yet: train it with quatcaps train --resume {self.folder}"
             )
+        name = AVERAGE if self.config.averaging else WEIGHTS
+        needed = check_network(self.config.model, self.channels, len(self.classes), self.config.model_settings)
+        with explained(f"read {saved[-1] / name}"):
+            held = (saved[-1] / name).stat().st_size
+        if needed > max(held, MODEST):
+            raise QuatcapsError(
+                f"{saved[-1] / name} does not fit {self.folder / 'run.json'}: it has {held:,} bytes, and the network "
+                f"{needed:,} parameters; one of them is damaged or foreign"
+            )
         network = self.network()
-        load_weights(saved[-1], network, AVERAGE if self.config.averaging else WEIGHTS)
+        load_weights(saved[-1], network, name)
         return network.eval()
+
+    def check_images(self, experiment: Experiment) -> None:
+        """Raises where the images are not those that the run was begun with, as far as their digests are known."""
+        remedy = "put its own images back, or begin a new run"
+        check_same(str(self.folder), self.provenance, self.digests, experiment, remedy)
 
 
 def check_free(folder: Path) -> None:
     """Raises where a new run cannot begin: the folder holds something, or cannot be made. Makes nothing."""
-    if folder.is_dir() and any(folder.iterdir()):
+    if folder.is_dir() and not all(map(is_own, folder.iterdir())):
         hint = f"continue it with --resume {folder}, or " if (folder / "run.json").exists() else ""
         raise QuatcapsError(f"{folder} is not empty: {hint}give another --output")
     nearest = next(path for path in (folder, *folder.absolute().parents) if path.exists())
@@ -72,26 +94,37 @@ def check_free(folder: Path) -> None:
         raise QuatcapsError(f"cannot make the folder {folder}: {nearest} is not yours to write to; choose another")
 
 
-def new_run(folder: Path, config: TrainingConfig, images: ImageSet) -> Run:
-    """A run that has no folder yet."""
-    return Run(folder, config, images.channels, images.classes, images.size)
+def new_run(folder: Path, config: TrainingConfig, images: ImageSet, tests: Mapping[str, ImageSet] | None = None) -> Run:
+    """A run that has no folder yet; `images` are those it learns from, `tests` those it is measured on."""
+    check_shape(images.channels, len(images.classes), images.size)
+    digests = digests_of({"training": images, **(tests or {})})
+    return Run(folder, config, images.channels, images.classes, images.size, images.source, digests)
 
 
-def create_run(folder: Path, config: TrainingConfig, images: ImageSet) -> Run:
+def create_run(
+    folder: Path, config: TrainingConfig, images: ImageSet, tests: Mapping[str, ImageSet] | None = None
+) -> Run:
     """A new run folder; one that holds anything already is refused."""
     check_free(folder)
-    make_folder(folder)
-    run = new_run(folder, config, images)
+    with owned(folder):
+        return write_run(new_run(folder, config, images, tests))
+
+
+def write_run(run: Run) -> Run:
+    """Describes a new run in its folder, which this process owns: of several that want it, one gets it, and one that is
+    killed on the way leaves a folder that counts as empty."""
+    check_free(run.folder)
     description: dict[str, Any] = {
         "format": FORMAT,
-        "config": config.to_json(),
+        "config": run.config.to_json(),
         "channels": run.channels,
         "classes": list(run.classes),
         "size": list(run.size),
-        "data": images.source,
-        "versions": versions(choose_device(config.device)),
+        "data": run.provenance,
+        "digests": run.digests,
+        "versions": versions(choose_device(run.config.device)),
     }
-    write_json(folder / "run.json", description)
+    write_json(run.folder / "run.json", description)
     return run
 
 
@@ -102,15 +135,24 @@ def open_run(folder: Path) -> Run:
     if not (folder / "run.json").is_file():
         raise QuatcapsError(f"{folder} is not a run: it has no run.json; give a folder that quatcaps train made")
     description = read_json(folder / "run.json", "a run's description")
+    if "format" in description and description["format"] != FORMAT:
+        raise QuatcapsError(f"{folder} was written in another format than this version reads ({FORMAT})")
     try:
-        if description["format"] != FORMAT:
-            raise QuatcapsError(f"{folder} was written in another format than this version reads ({FORMAT})")
+        _ = description["format"]
         config = TrainingConfig.from_json(description["config"])
-        height, width = map(int, description["size"])
-        classes = tuple(map(str, description["classes"]))
-        return Run(folder, config, int(description["channels"]), classes, (height, width))
-    except QuatcapsError:
-        raise
+        height, width = description["size"]
+        classes = tuple(description["classes"])
+        if not isinstance(description["classes"], list) or not all(isinstance(name, str) for name in classes):
+            raise TypeError("classes must be a list of names")
+        if not isinstance(description.get("versions", {}), dict):
+            raise TypeError("versions must be text by name")
+        check_shape(description["channels"], len(classes), (height, width))
+        provenance, digests = str(description.get("data", "")), description.get("digests", {})
+        if not isinstance(digests, dict) or not all(isinstance(digest, str) for digest in digests.values()):
+            raise TypeError("digests must be text by name")
+        return Run(folder, config, description["channels"], classes, (height, width), provenance, digests)
+    except QuatcapsError as error:
+        raise QuatcapsError(f"{folder / 'run.json'} is not a run's description: {error}") from error
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise QuatcapsError(f"{folder / 'run.json'} is not a run's description: {error!r}") from error
 

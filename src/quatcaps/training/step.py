@@ -16,11 +16,13 @@ import torch
 from torch import Tensor, nn
 
 from quatcaps.accelerator import current
+from quatcaps.data.orientations import Views
 from quatcaps.losses import cross_entropy, margin, spread_loss
 from quatcaps.models import Network, Output
 from quatcaps.training.averaging import Average
 from quatcaps.training.config import TrainingConfig
 from quatcaps.training.health import NonFiniteError, origin
+from quatcaps.training.poses import pose_loss
 from quatcaps.training.processes import ALONE, Processes
 
 STEPS_BEFORE_CAPTURE = 3
@@ -36,9 +38,11 @@ class TrainingStep:
         device: torch.device,
         processes: Processes = ALONE,
         average: Average[Network] | None = None,
+        relative_poses: bool = False,
     ) -> None:
+        """relative_poses: the pose objective compares two views of a toy, as its own zero is not known."""
         self.network, self.config, self.device, self.processes = network, config, device, processes
-        self.average = average
+        self.average, self.relative_poses = average, relative_poses
         processes.synchronise(network)
         self.on_gpu = device.type == "cuda"
         self.optimiser = make_optimiser(network, config, device)
@@ -52,17 +56,18 @@ class TrainingStep:
             self.optimiser.found_inf = self.bad  # type: ignore[attr-defined]
         self.images: Tensor | None = None
         self.labels: Tensor | None = None
+        self.views: Views | None = None
         self.taken = 0
         self.side = torch.cuda.Stream(device) if self.on_gpu else None
         self.graph: torch.cuda.CUDAGraph | None = None
         self.may_capture = self.on_gpu and config.cuda_graph and not processes.several
 
-    def __call__(self, images: Tensor, labels: Tensor, rate: float, step: int) -> None:
-        """Trains on one batch; `step` counts from 0 over the whole run."""
+    def __call__(self, images: Tensor, labels: Tensor, rate: float, step: int, views: Views | None = None) -> None:
+        """Trains on one batch; `step` counts from 0 over the whole run. `views` are for the pose objective."""
         with current(self.device):
-            self.take(images, labels, rate, step)
+            self.take(images, labels, rate, step, views)
 
-    def take(self, images: Tensor, labels: Tensor, rate: float, step: int) -> None:
+    def take(self, images: Tensor, labels: Tensor, rate: float, step: int, views: Views | None = None) -> None:
         """`__call__`, where the device is the current one."""
         self.set_rate(rate)
         self.margin.fill_(margin(step, self.config.margin_scale))
@@ -70,12 +75,14 @@ class TrainingStep:
             self.average.follow(step)
         if self.images is None or self.labels is None or images.shape != self.images.shape:
             self.images, self.labels, self.graph = images.clone(), labels.clone(), None
+            self.views = views and Views(*(values.clone() for values in views))
         elif self.on_gpu:
             # A batch after which a number was not finite stays, for `check` to look at.
-            torch.where(self.bad > 0, self.images, images, out=self.images)
-            torch.where(self.bad > 0, self.labels, labels, out=self.labels)
+            held, given = (self.images, self.labels, *(self.views or ())), (images, labels, *(views or ()))
+            for kept, new in zip(held, given, strict=True):
+                torch.where(self.bad > 0, kept, new, out=kept)
         else:
-            self.images, self.labels = images, labels
+            self.images, self.labels, self.views = images, labels, views
         if not self.on_gpu:
             self.compute()
         elif self.may_capture and self.taken >= STEPS_BEFORE_CAPTURE:
@@ -105,6 +112,9 @@ class TrainingStep:
         self.optimiser.zero_grad(set_to_none=True)
         output = self.network(self.images)
         loss = loss_of(self.config, output, self.labels, self.margin)
+        if self.config.pose_weight and self.views is not None:
+            of_poses = pose_loss(output.poses, self.labels, self.views, self.relative_poses)
+            loss = loss + self.config.pose_weight * of_poses
         loss.backward()
         wrong = output.activations.argmax(1).ne(self.labels).sum()
         return self.processes.average(self.network, loss.detach(), wrong)

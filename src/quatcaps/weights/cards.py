@@ -5,17 +5,18 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from torch import Tensor
 
-from quatcaps.data.pipeline import for_evaluation, views_for_evaluation
+from quatcaps.data.preprocessing import for_evaluation, views_for_evaluation
 from quatcaps.errors import QuatcapsError
-from quatcaps.evaluation.measure import Rate
 from quatcaps.files import read_json
+from quatcaps.models.stored import check_shape
 from quatcaps.training.config import TrainingConfig
+from quatcaps.training.measure import Rate
 
 FORMAT = 1
 LIMIT = 1_000_000
@@ -42,7 +43,7 @@ ENTRIES: Kinds = {
     "licence": str,
     "configuration": dict,
 }
-DATA: Kinds = {"dataset": str, "provenance": str, "images": dict}
+DATA: dict[str, type] = {"dataset": str, "provenance": str, "images": dict}  # and, since there are some, the digests
 ERROR: Kinds = {"percent": float, "errors": int, "images": int}
 TRAINING: Kinds = {"command": str, "seconds": float, "machine": str, "versions": dict}
 FILE: Kinds = {"sha256": str, "bytes": int}
@@ -70,13 +71,11 @@ class Card:
     sha256: str  # of the file
     bytes: int
     licence: str
+    digests: dict[str, str] = field(default_factory=dict)  # of the images, by name; empty: unknown
 
     def __post_init__(self) -> None:
         checks = {
             f"name {self.name!r}: give small letters, digits, - and ., at most 64": NAME.fullmatch(self.name),
-            f"{self.channels} channels: from 1 to 4096": 1 <= self.channels <= 4096,
-            f"{len(self.classes)} classes: at least 2": len(self.classes) >= 2,
-            f"size {self.size}: from 1 to 4096": all(1 <= side <= 4096 for side in self.size),
             f"{self.parameters} parameters: at least 1": self.parameters >= 1,
             f"seconds {self.seconds}: 0 or more": 0 <= self.seconds < math.inf,
             f"sha256 {self.sha256!r}: 64 digits of 0-9 and a-f": SHA256.fullmatch(self.sha256),
@@ -84,9 +83,15 @@ class Card:
             "error: at least one set of images": self.error,
             f"measured on {self.measured_on!r}: cpu or cuda": self.measured_on in ("cpu", "cuda"),
         }
+        check_shape(self.channels, len(self.classes), self.size)
         for problem, passed in checks.items():
             if not passed:
                 raise QuatcapsError(f"a card cannot have {problem}")
+        for name, digest in self.digests.items():
+            if not SHA256.fullmatch(digest):
+                raise QuatcapsError(
+                    f"a card cannot have the digest {digest[:80]!r} of {name}: 64 digits of 0-9 and a-f"
+                )
         for name, rate in self.error.items():
             if not 0 <= rate.errors <= rate.images or rate.images < 1 or rate.images != self.images.get(name):
                 raise QuatcapsError(
@@ -130,7 +135,12 @@ class Card:
             "channels": self.channels,
             "classes": list(self.classes),
             "size": list(self.size),
-            "data": {"dataset": self.dataset, "provenance": self.provenance, "images": dict(self.images)},
+            "data": {
+                "dataset": self.dataset,
+                "provenance": self.provenance,
+                "images": dict(self.images),
+                **({"digests": dict(self.digests)} if self.digests else {}),
+            },
             "error": {name: rate_json(rate) for name, rate in self.error.items()},
             "measured_on": self.measured_on,
             "chosen": self.chosen,
@@ -152,7 +162,8 @@ class Card:
         if values["format"] != FORMAT:
             raise QuatcapsError(f"format {values['format']}: this version reads format {FORMAT}; install a newer one")
         data, training, file = values["data"], values["training"], values["file"]
-        check_entries(data, DATA, "data")
+        check_entries(data, DATA | ({"digests": dict} if "digests" in data else {}), "data")
+        check_all(data.get("digests", {}).values(), str, "data.digests")
         check_entries(training, TRAINING, "training")
         check_entries(file, FILE, "file")
         check_all(data["images"].values(), int, "data.images")
@@ -183,6 +194,7 @@ class Card:
             sha256=file["sha256"],
             bytes=file["bytes"],
             licence=values["licence"],
+            digests=data.get("digests", {}),
         )
         card._check_repeated(values)
         return card

@@ -11,20 +11,20 @@ import torch
 from torch import Tensor, nn
 
 from quatcaps.data.catalogue import DESCRIPTIONS
+from quatcaps.data.custom import is_path
 from quatcaps.data.imageset import ImageSet
-from quatcaps.data.own import is_path
 from quatcaps.data.splits import Experiment
 from quatcaps.errors import QuatcapsError
-from quatcaps.evaluation.run import Progress, errors_on
-from quatcaps.evaluation.trained import trained_run
 from quatcaps.files import new_file, read_json
-from quatcaps.flags import flags_between
 from quatcaps.models import parameter_count
-from quatcaps.recipes import paper
+from quatcaps.paper.recipes import paper
+from quatcaps.settings import flags_between
 from quatcaps.tensors import save_tensors
 from quatcaps.training.checkpoint import Position, checkpoints, read_position
 from quatcaps.training.config import TrainingConfig
+from quatcaps.training.evaluate import Progress, errors_on
 from quatcaps.training.run import Run, load_experiment
+from quatcaps.training.trained import trained_run
 from quatcaps.weights.cards import LIMIT, NAME, Card
 from quatcaps.weights.zoo import SUFFIX, digest
 
@@ -56,6 +56,7 @@ def export_run(
     tensors = plain_tensors(trained.network)
     check_size(run, tensors)
     experiment = load_experiment(run.config, load)
+    run.check_images(experiment)
     error = errors_on(trained, experiment.tests, device, progress)
     description = read_json(run.folder / "run.json", "a run's description")
     versions = {str(key): str(value) for key, value in description.get("versions", {}).items()}
@@ -70,7 +71,7 @@ def export_run(
             size=run.size,
             parameters=parameter_count(trained.network),
             images=counts(experiment),
-            provenance=str(description.get("data", "")),
+            provenance=run.provenance,
             error=error,
             measured_on=device.type,
             chosen=f"after the last of {run.config.epochs} epochs, seed {run.config.seed}"
@@ -82,6 +83,7 @@ def export_run(
             sha256=digest(weights_file),
             bytes=weights_file.stat().st_size,
             licence=licence_of(run.config.dataset),
+            digests=run.digests,
         )
         card_file.write_text(json.dumps(card.to_json(), indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
     return card

@@ -15,6 +15,12 @@ def list_table(cards: Sequence[Card]) -> Table:
     return Table("", columns, tuple(_row(card) for card in cards))
 
 
+def how_chosen(cards: Sequence[Card]) -> str:
+    """How each came to be the one of its name: a list alone would show the lowest of several seeds as what the network
+    has."""
+    return "\n".join(f"{card.name}: {card.chosen}" for card in cards)
+
+
 def page(card: Card) -> str:
     """Everything on a card, as Markdown."""
     facts = Table("", ("entry", "value"), tuple(facts_of(card).items()))

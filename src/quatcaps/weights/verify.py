@@ -10,15 +10,16 @@ from pathlib import Path
 import torch
 
 from quatcaps.data.catalogue import DESCRIPTIONS
+from quatcaps.data.custom import is_path
 from quatcaps.data.imageset import ImageSet
-from quatcaps.data.own import is_path
-from quatcaps.data.prepared import described, prepared_path, read_prepared
-from quatcaps.data.sources import find, missing
+from quatcaps.data.published import is_here
+from quatcaps.data.splits import Experiment
 from quatcaps.errors import QuatcapsError
-from quatcaps.evaluation.measure import Rate
-from quatcaps.evaluation.run import Progress, errors_on
 from quatcaps.pipelines import PIPELINES
 from quatcaps.training.config import TrainingConfig
+from quatcaps.training.evaluate import Progress, errors_on
+from quatcaps.training.identity import difference, digests_of, images_by_name
+from quatcaps.training.measure import Rate
 from quatcaps.training.run import load_experiment
 from quatcaps.weights.cards import Card, read_card
 from quatcaps.weights.zoo import trained_by
@@ -62,17 +63,16 @@ def verify(source: Path, folder: Path, load: Load, device: torch.device, progres
     except QuatcapsError as error:
         verdict.faults.append(f"the error cannot be measured: {error}")
         return verdict
-    compare(card, measured, experiment.training.source, device.type, verdict)
+    compare(card, measured, other_images(card, experiment), device.type, verdict)
     return verdict
 
 
-def compare(card: Card, measured: dict[str, Rate], source: str, device: str, verdict: Verdict) -> None:
-    """Adds to the verdict how the errors compare with the card's; on other images they are not held against it."""
-    comparable = source == card.provenance
-    if not comparable:
-        verdict.found.append(
-            f"these are not the card's images: {source or 'unknown'} here, {card.provenance or 'unknown'} on the card"
-        )
+def compare(card: Card, measured: dict[str, Rate], other: str | None, device: str, verdict: Verdict) -> None:
+    """Adds to the verdict how the errors compare with the card's; on other images they are not held against it. other:
+    in what the images differ from the card's."""
+    comparable = other is None
+    if other is not None:
+        verdict.found.append(f"these are not the card's images: {other}")
     for name in sorted(card.error.keys() | measured.keys()):
         said, now = card.error.get(name), measured.get(name)
         words = f"{name}: {in_words(now)} on {device}, {in_words(said)} on {card.measured_on} by the card"
@@ -88,6 +88,16 @@ def compare(card: Card, measured: dict[str, Rate], source: str, device: str, ver
             verdict.found.append(words)
 
 
+def other_images(card: Card, experiment: Experiment) -> str | None:
+    """In what images differ from the card's: by their digests where both are known, else by where they came from."""
+    images, source = images_by_name(experiment), experiment.training.source
+    if card.digests.keys() & digests_of(images).keys():
+        return difference("the card", card.provenance, card.digests, images)
+    if source == card.provenance:
+        return None
+    return f"{source or 'unknown'} here, {card.provenance or 'unknown'} on the card"
+
+
 def in_words(rate: Rate | None) -> str:
     """An error with its counts."""
     return "nothing" if rate is None else f"{rate.percent:.2f}% error ({rate.errors:,} of {rate.images:,})"
@@ -97,10 +107,7 @@ def missing_data(config: TrainingConfig, folder: Path) -> str | None:
     """What to do to have the images of a configuration; None where they are here or are rendered."""
     name = config.dataset
     if name in DESCRIPTIONS:
-        size = config.image_size or DESCRIPTIONS[name].side
-        if read_prepared(prepared_path(folder, name, size), described(name, size)) is not None:
-            return None
-        if not missing(name, find(name, folder / name)):
+        if is_here(name, folder, config.image_size):
             return None
         sized = [] if config.image_size == PIPELINES[name].image_size else ["--size", str(config.image_size)]
         command = shlex.join(["quatcaps", "data", "prepare", name, *sized, "--data-dir", str(folder)])

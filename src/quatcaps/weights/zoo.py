@@ -5,20 +5,20 @@ from __future__ import annotations
 import hashlib
 from pathlib import Path
 
-import torch
-
 from quatcaps.errors import QuatcapsError, unknown_name
-from quatcaps.evaluation.trained import Trained, trained_run
 from quatcaps.files import explained
-from quatcaps.models import Network, build, parameter_count
+from quatcaps.models import Network, build
+from quatcaps.models.stored import check_network
 from quatcaps.tensors import load_into
 from quatcaps.training.run import open_run
+from quatcaps.training.trained import Trained, trained_run
 from quatcaps.weights.cards import Card, read_card
 
 PUBLISHED = Path(__file__).with_name("published")
 """What is installed with the package: NAME.safetensors, and NAME.json for its card."""
 SUFFIX = ".safetensors"
 HOW_TO_MAKE = "make some from a trained run: quatcaps weights export RUN --name NAME"
+NONE = f"no weights come with this version; {HOW_TO_MAKE}"
 
 
 def names() -> list[str]:
@@ -97,10 +97,9 @@ def is_path(name: str | Path) -> bool:
 def trained_by(card: Card, source: Path) -> Trained:
     """The network of a card with the weights in `source`, after checking that they are what the card says."""
     check_file(card, source)
-    try:
-        with torch.device("meta"):  # no memory is taken before the card's network is known to fit the file
-            needed = parameter_count(_network(card))
-    except (RuntimeError, TypeError, ValueError, OverflowError) as error:
+    try:  # no memory is taken before the card's network is known to fit the file
+        needed = check_network(card.model, card.channels, len(card.classes), card.config.model_settings)
+    except QuatcapsError as error:
         raise QuatcapsError(f"the network on the card of {card.name} cannot be built: {error}") from error
     if needed != card.parameters or 4 * needed > card.bytes:
         raise QuatcapsError(
@@ -116,6 +115,8 @@ def trained_by(card: Card, source: Path) -> Trained:
         channels=card.channels,
         classes=card.classes,
         size=card.size,
+        provenance=card.provenance,
+        digests=card.digests,
     )
 
 

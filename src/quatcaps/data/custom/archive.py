@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import io
 import math
 import warnings
@@ -45,10 +46,14 @@ class Declared:
 
 
 class Archive:
-    """The arrays of a .npz file, for use in a `with` statement."""
+    """The arrays of a .npz file, for use in a `with` statement.
+
+    `digests` has an entry for each array that was read: its type, shape, order and SHA-256.
+    """
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self.digests: dict[str, list[object]] = {}
         try:
             self._file = path.open("rb")
         except FileNotFoundError as error:
@@ -107,16 +112,19 @@ class Archive:
             stream = self._archive.open(array.entry)
             stream.read(array.offset)
         with stream:
-            done = 0
+            done, digest = 0, hashlib.sha256()
             for piece in _pieces(view.T if array.columns_first else view):
                 with self._explained(array.name):
                     data = stream.read(piece.nbytes)
                     if len(data) != piece.nbytes:
                         raise ValueError(f"the data end {piece.nbytes - len(data):,} bytes or more too early")
+                digest.update(data)
                 piece[...] = np.frombuffer(data, array.dtype).reshape(piece.shape)
                 done += piece.nbytes
                 if count is not None:
                     count(done)
+        order = "F" if array.columns_first else "C"
+        self.digests[array.name] = [array.dtype.str, list(array.shape), order, digest.hexdigest()]
 
     def read(self, array: Declared) -> Array:
         """A whole array that is known to be small."""

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import torch
 
-from quatcaps.data.custom import LIMIT, Custom, Progress, check_classes, check_room, new_images
-from quatcaps.data.imageset import ImageSet
+from quatcaps.data.custom.limits import Custom, Progress, check_classes, check_room, most_bytes, new_images
+from quatcaps.data.imageset import ImageSet, digest_of
 from quatcaps.data.pictures import SUFFIXES, Look, look, open_picture, pixels, square_pixels
 from quatcaps.errors import QuatcapsError
 from quatcaps.files import explained
@@ -32,12 +32,12 @@ class Listing:
         return [path for by_class in self.files.values() for paths in by_class for path in paths]
 
 
-def read(root: Path, *, size: int, progress: Progress | None = None, limit: int = LIMIT) -> Custom:
+def read(root: Path, *, size: int, progress: Progress | None = None, limit: int | None = None) -> Custom:
     """The images below `root`, in colour if any of them is.
 
     `size`: the side that the middle square of each image is scaled to; 0 keeps images as they are, if all have the same
-    size. Classes come in natural order (2 before 10), files in the order of their names. `limit`: in bytes of pixels;
-    more are refused before any image is decoded. `progress` counts images.
+    size. Classes come in natural order (2 before 10), files in the order of their names. `limit`: in bytes of pixels, a
+    third of the memory unless told otherwise; more are refused before any image is decoded. `progress` counts images.
     """
     if size < 0:
         raise QuatcapsError(f"size is {size}: give a number of pixels, or 0 for images as they are stored")
@@ -47,32 +47,36 @@ def read(root: Path, *, size: int, progress: Progress | None = None, limit: int 
     channels = 3 if any(seen.colour for seen in looks.values()) else 1
     height, width = (size, size) if size else _common_size(looks)
     remedy = "give a smaller --image-size, or fewer images"
-    check_room(root, len(files) * channels * height * width, limit, remedy)
+    check_room(root, len(files) * channels * height * width, most_bytes(limit), remedy)
 
-    name, done = root.resolve().name, 0
-    splits: dict[str, ImageSet] = {}
-    for split, by_class in listing.files.items():
-        counts = torch.tensor([len(paths) for paths in by_class])
-        stored = new_images(root, (int(counts.sum()), channels, height, width))
-        for row, path in enumerate(path for paths in by_class for path in paths):
-            picture = open_picture(path).convert("RGB" if channels == 3 else "L")
-            if not size and picture.size != (width, height):
-                raise _sizes_differ(files[0], (width, height), path, picture.size)
-            stored[row] = square_pixels(picture, size) if size else pixels(picture)
-            done += 1
-            if progress is not None:
-                progress(done, len(files))
-        splits[split] = ImageSet(
-            name=name if split == "all" else f"{name} {split}",
-            stored=stored,
-            labels=torch.arange(len(listing.classes)).repeat_interleave(counts),
-            classes=listing.classes,
-        )
-    return Custom(listing.classes, splits)
+    stored = new_images(root, (len(files), channels, height, width))
+    digests = []
+    for row, path in enumerate(files):
+        picture = open_picture(path).convert("RGB" if channels == 3 else "L")
+        if not size and picture.size != (width, height):
+            raise _sizes_differ(files[0], (width, height), path, picture.size)
+        stored[row] = square_pixels(picture, size) if size else pixels(picture)
+        with explained(f"read {path}"), path.open("rb") as file:
+            digests.append([path.relative_to(root).as_posix(), hashlib.file_digest(file, "sha256").hexdigest()])
+        if progress is not None:
+            progress(row + 1, len(files))
+    labels = [label for by_class in listing.files.values() for label, paths in enumerate(by_class) for _ in paths]
+    images = ImageSet(
+        name=root.resolve().name,
+        stored=stored,
+        labels=torch.tensor(labels),
+        classes=listing.classes,
+        digest=digest_of(sorted(digests)),
+    )
+    return Custom(images, {split: sum(map(len, by_class)) for split, by_class in listing.files.items()})
 
 
 def fingerprint(root: Path, size: int) -> str:
-    """64 hexadecimal digits that change with the size asked for and with the names, lengths and times of the files."""
+    """64 hexadecimal digits that change with the size asked for and with the names, lengths and times of the files.
+
+    Times of change are among them, which nobody can set back: a file that is replaced by one of the same length and
+    date is seen.
+    """
     digest = hashlib.sha256(f"{size}".encode())
     listing = list_files(root)
     for split, by_class in listing.files.items():
@@ -81,7 +85,7 @@ def fingerprint(root: Path, size: int) -> str:
             with explained(f"read {path}"):
                 state = path.stat()
             digest.update(b"\0" + os.fsencode(path.relative_to(root).as_posix()))
-            digest.update(f"\0{state.st_size}\0{state.st_mtime_ns}".encode())
+            digest.update(f"\0{state.st_size}\0{state.st_mtime_ns}\0{state.st_ctime_ns}".encode())
     return digest.hexdigest()
 
 

@@ -13,18 +13,19 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from quatcaps.data.custom import (
-    LIMIT,
+from quatcaps.data.custom.archive import Archive, Array, Declared
+from quatcaps.data.custom.limits import (
     LONGEST_NAME,
     MOST_CLASSES,
     Custom,
     Progress,
     check_classes,
+    check_expansion,
     check_room,
+    most_bytes,
     new_images,
 )
-from quatcaps.data.custom.archive import Archive, Array, Declared
-from quatcaps.data.imageset import VIEWPOINT_FIELDS, ImageSet
+from quatcaps.data.imageset import VIEWPOINT_FIELDS, ImageSet, digest_of
 from quatcaps.errors import QuatcapsError
 
 
@@ -60,6 +61,11 @@ class Part:
         return sum(array.nbytes for array in (self.images, self.labels, *self.info.values()))
 
     @property
+    def compressed(self) -> int:
+        """Bytes of the file."""
+        return sum(array.entry.compress_size for array in (self.images, self.labels, *self.info.values()))
+
+    @property
     def shape(self) -> tuple[int, int, int, int]:
         """(N, channels, height, width) of the images."""
         sides = self.images.shape
@@ -68,35 +74,43 @@ class Part:
         return (sides[0], sides[3], sides[1], sides[2]) if sides[3] <= 4 else (sides[0], sides[1], sides[2], sides[3])
 
 
-def read(path: Path, *, size: int = 0, progress: Progress | None = None, limit: int = LIMIT) -> Custom:
+def read(path: Path, *, progress: Progress | None = None, limit: int | None = None) -> Custom:
     """The images and labels in a .npz file.
 
     Images are uint8 of shape (N, height, width), (N, height, width, channels) or (N, channels, height, width); labels
     integers of shape (N,) or (N, 1). Optional: `classes`, their names, and viewpoint columns named like the images.
-    Images come as they are stored whatever `size` says: to scale them is the caller's part. `limit`: in bytes;
-    more are refused before any is read. `progress` counts images.
+    Images come as they are stored: to scale them is the caller's part. `limit`: in bytes, a third of the memory unless
+    told otherwise; more are refused before any is read. `progress` counts images.
     """
     with Archive(path) as archive:
         parts = _parts(archive)
-        check_room(path, sum(part.nbytes for part in parts.values()), limit, "store fewer or smaller images")
+        needed = sum(part.nbytes for part in parts.values())
+        check_room(path, needed, most_bytes(limit), "store fewer or smaller images")
+        check_expansion(path, needed, sum(part.compressed for part in parts.values()))
         labels = {split: _labels(archive, part.labels) for split, part in parts.items()}
         classes = _classes(archive, labels)
-        info = {split: _viewpoints(archive, part.info) for split, part in parts.items()}
-        total, done = sum(part.shape[0] for part in parts.values()), 0
-        splits: dict[str, ImageSet] = {}
-        for split, part in parts.items():
-            stored = new_images(path, part.shape)
+        info = [_viewpoints(archive, part.info) for part in parts.values()]
+        counts = {split: part.shape[0] for split, part in parts.items()}
+        total, done = sum(counts.values()), 0
+        stored = new_images(path, (total, *next(iter(parts.values())).shape[1:]))
+        for part in parts.values():
             each, before = part.images.nbytes // part.shape[0], done
 
             def count(nbytes: int, each: int = each, before: int = before) -> None:
                 if progress is not None:
                     progress(before + nbytes // each, total)
 
-            archive.fill(_as_stored(stored, part.images), part.images, count)
             done += part.shape[0]
-            name = path.stem if split == "all" else f"{path.stem} {split}"
-            splits[split] = ImageSet(name, stored, labels[split], classes, info[split])
-    return Custom(classes, splits)
+            archive.fill(_as_stored(stored[before:done], part.images), part.images, count)
+        images = ImageSet(
+            name=path.stem,
+            stored=stored,
+            labels=torch.cat(list(labels.values())),
+            classes=classes,
+            info={field: torch.cat([columns[field] for columns in info]) for field in info[0]},
+            digest=digest_of(sorted(archive.digests.items())),
+        )
+    return Custom(images, counts)
 
 
 def fingerprint(path: Path) -> str:

@@ -1,4 +1,4 @@
 """Parsers of the datasets' file formats: nothing in a file is executed, and no file can ask for more than it is due.
 
-Each takes a `streams.Reader` and what is expected of the file, and gives arrays or a `QuatcapsError`.
+Each takes a `reader.Reader` and what is expected of the file, and gives arrays or a `QuatcapsError`.
 """

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from quatcaps.data.formats.streams import ZLIB, Bytes, Reader
+from quatcaps.data.formats.reader import ZLIB, Bytes, Reader
 from quatcaps.errors import QuatcapsError
 
 _STORED = {1: "i1", 2: "u1", 3: "i2", 4: "u2", 5: "i4", 6: "u4", 7: "f4", 9: "f8", 12: "i8", 13: "u8"}

@@ -10,11 +10,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import torch
-from filelock import FileLock
 from torch import Tensor
 
 from quatcaps.data import store
-from quatcaps.data.imageset import ImageSet
+from quatcaps.data.imageset import ImageSet, digest_of
 from quatcaps.data.toys.camera import LAMPS
 from quatcaps.data.toys.catalogue import CLASSES, INSTANCES, SPLITS, toy
 from quatcaps.data.toys.renderer import scene, views
@@ -75,9 +74,33 @@ def render(
     >>> render(4, 0, torch.tensor([12.5]), torch.tensor([33.0]), torch.tensor([0]), size=16).shape
     torch.Size([1, 2, 16, 16])
     """
-    _check_member("category", category, len(CLASSES))
-    _check_member("instance", instance, INSTANCES)
-    _check_size(size)
+    check_member("category", category, len(CLASSES))
+    check_member("instance", instance, INSTANCES)
+    check_size(size)
+    viewpoints = checked_viewpoints(azimuth, elevation, lighting)
+    wanted: dict[float, list[int]] = defaultdict(list)
+    for k, (angle, _, _) in enumerate(viewpoints):
+        wanted[angle % 360.0].append(k)
+
+    images = torch.empty(len(viewpoints), 2, size, size, dtype=torch.uint8)
+    prepared = scene(toy(category, instance, seed))
+    for angle, members in wanted.items():
+        by_height: dict[float, list[int]] = defaultdict(list)
+        for k in members:
+            by_height[viewpoints[k][1]].append(k)
+        distinct = list(by_height)
+        for start in range(0, len(distinct), _AT_ONCE):
+            group = distinct[start : start + _AT_ONCE]
+            needed = sorted({viewpoints[k][2] for height in group for k in by_height[height]})
+            rendered = views(prepared, angle, group, needed, size)
+            for row, height in enumerate(group):
+                for k in by_height[height]:
+                    images[k] = rendered[row, needed.index(viewpoints[k][2])]
+    return images
+
+
+def checked_viewpoints(azimuth: Tensor, elevation: Tensor, lighting: Tensor) -> list[tuple[float, float, int]]:
+    """Viewpoints as `render` takes them, (N,) each, one by one; an error for any that cannot be rendered."""
     columns = {"azimuth": azimuth, "elevation": elevation, "lighting": lighting}
     for name, column in columns.items():
         if column.ndim != 1 or len(column) != len(azimuth):
@@ -85,7 +108,7 @@ def render(
             raise QuatcapsError(f"{name} has shape {tuple(column.shape)}: give one value per view, not {shapes}")
     if lighting.is_floating_point() or lighting.is_complex():
         raise QuatcapsError(f"lighting is {lighting.dtype}: give int64 numbers from 0 to {len(LAMPS) - 1}")
-    wanted: dict[float, list[int]] = defaultdict(list)
+    viewpoints = []
     angles, heights, lamps = (column.tolist() for column in columns.values())
     for k, (angle, height, lamp) in enumerate(zip(angles, heights, lamps, strict=True)):
         if not math.isfinite(angle):
@@ -94,23 +117,8 @@ def render(
             raise QuatcapsError(f"elevation of view {k} is {height}: give degrees from 0 to 90, above the ground")
         if not 0 <= lamp < len(LAMPS):
             raise QuatcapsError(f"lighting of view {k} is {lamp}: give a number from 0 to {len(LAMPS) - 1}")
-        wanted[float(angle) % 360.0].append(k)
-
-    images = torch.empty(len(angles), 2, size, size, dtype=torch.uint8)
-    prepared = scene(toy(category, instance, seed))
-    for angle, members in wanted.items():
-        by_height: dict[float, list[int]] = defaultdict(list)
-        for k in members:
-            by_height[float(heights[k])].append(k)
-        distinct = list(by_height)
-        for start in range(0, len(distinct), _AT_ONCE):
-            group = distinct[start : start + _AT_ONCE]
-            needed = sorted({lamps[k] for height in group for k in by_height[height]})
-            rendered = views(prepared, angle, group, needed, size)
-            for row, height in enumerate(group):
-                for k in by_height[height]:
-                    images[k] = rendered[row, needed.index(lamps[k])]
-    return images
+        viewpoints.append((float(angle), float(height), int(lamp)))
+    return viewpoints
 
 
 def load(
@@ -133,7 +141,7 @@ def load(
     """
     if split not in SPLITS:
         raise unknown_name("split of the toys", split, SPLITS)
-    _check_size(size)
+    check_size(size)
     chosen = Selection(
         SPLITS[split],
         _codes("elevation", elevations, ELEVATIONS),
@@ -141,8 +149,8 @@ def load(
         _codes("lighting", lightings, LIGHTINGS),
     )
     labels, info = chosen.table()
+    codes = (chosen.elevations, chosen.azimuths, chosen.lightings)
     shape = (len(labels), 2, size, size)
-    images: Tensor | None = None
     if cache is None:
         images = _render_all(chosen, size, seed, progress)
     else:
@@ -151,17 +159,10 @@ def load(
             "size": size,
             "seed": seed,
             "renderer": renderer_version(),
-            "codes": [chosen.elevations, chosen.azimuths, chosen.lightings],
+            "codes": codes,
         }
         path = cache / _file_name(split, size, seed, chosen)
-        images = _kept(path, contents, shape)
-        if images is None:
-            store.check_writable(cache)
-            with FileLock(path.with_suffix(".lock")):  # of several processes one renders
-                images = _kept(path, contents, shape)
-                if images is None:
-                    images = _render_all(chosen, size, seed, progress)
-                    store.write(path, contents, {"images": images})
+        images = rendered_once(path, contents, shape, lambda: _render_all(chosen, size, seed, progress))
     return ImageSet(
         name=f"toys {split}",
         stored=images,
@@ -169,14 +170,32 @@ def load(
         classes=CLASSES,
         info=info,
         source=f"rendered with seed {seed} by renderer {renderer_version()}",
+        digest=digest_of(["toys", renderer_version(), seed, size, *codes]),
+        aligned=True,
     )
 
 
+def rendered_once(
+    path: Path, contents: dict[str, object], shape: tuple[int, ...], rendered: Callable[[], Tensor]
+) -> Tensor:
+    """The images that a file keeps; where it does not hold them whole, they are rendered and kept."""
+    images = _kept(path, contents, shape)
+    if images is None:
+        with store.alone(path):  # of several processes one renders
+            images = _kept(path, contents, shape)
+            if images is None:
+                images = rendered()
+                store.write(path, contents, {"images": images})
+    return images
+
+
 def _kept(path: Path, contents: dict[str, object], shape: tuple[int, ...]) -> Tensor | None:
-    stored = store.read(path, contents)
-    if stored is None or stored.tensors.keys() != {"images"} or stored.tensors["images"].shape != shape:
-        return None
-    return stored.tensors["images"]
+    def images_alone(stored: store.Stored) -> bool:
+        kinds = {name: (tensor.dtype, tensor.shape) for name, tensor in stored.tensors.items()}
+        return kinds == {"images": (torch.uint8, shape)}
+
+    stored = store.read(path, contents, earlier=images_alone)
+    return stored.tensors["images"] if stored is not None and images_alone(stored) else None
 
 
 def _render_all(chosen: Selection, size: int, seed: int, progress: Callable[[int, int], None] | None) -> Tensor:
@@ -215,11 +234,11 @@ def _codes(name: str, given: Sequence[int] | None, known: tuple[int, ...]) -> tu
     return tuple(sorted({int(code) for code in given}))
 
 
-def _check_member(name: str, value: int, count: int) -> None:
+def check_member(name: str, value: int, count: int) -> None:
     if not 0 <= value < count:
         raise QuatcapsError(f"{name} is {value}: give a number from 0 to {count - 1}")
 
 
-def _check_size(size: int) -> None:
+def check_size(size: int) -> None:
     if not SMALLEST <= size <= LARGEST:
         raise QuatcapsError(f"size is {size}: give a number of pixels from {SMALLEST} to {LARGEST}")

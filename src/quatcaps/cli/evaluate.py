@@ -1,0 +1,59 @@
+"""`quatcaps evaluate`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from quatcaps.cli.flags import DataDir, Device, Weights
+from quatcaps.console import counting, say, stages, standard_output
+from quatcaps.errors import unknown_name
+
+SPLITS = ("test", "train", "validation")
+
+
+def evaluate(
+    run: Annotated[Path | None, typer.Argument(help="folder of a run", metavar="RUN")] = None,
+    weights: Weights = None,
+    split: Annotated[str, typer.Option(help="test, train, or validation: what the run held out")] = "test",
+    output: Annotated[
+        Path | None, typer.Option(help="folder for the table and the picture (default: the run's; for weights none)")
+    ] = None,
+    device: Device = "auto",
+    data_dir: DataDir = None,
+) -> None:
+    """Error, per-class errors, confusion matrix, error by azimuth and elevation, as tables and as a picture."""
+    from quatcaps.data.cache import data_folder
+    from quatcaps.report.figures import evaluation_figure
+    from quatcaps.report.tables import evaluation_tables
+    from quatcaps.training.evaluate import check_images, evaluate_trained, images_of, write_evaluation
+    from quatcaps.training.poses import in_words
+    from quatcaps.training.run import choose_device, load_images
+    from quatcaps.weights.zoo import run_or_weights
+
+    if split not in SPLITS:
+        raise unknown_name("split", split, SPLITS)
+    console, trained = standard_output(), run_or_weights(run, weights)
+    config, folder = trained.config, output or trained.folder
+    chosen, place = choose_device(device), data_folder(data_dir)
+    with stages(console) as stage:
+        images = images_of(config, split, lambda part: load_images(config, part, place, stage))
+    if (notice := check_images(trained, images, split)) is not None:
+        say(console, notice)
+    with counting(console, "evaluating") as progress:
+        evaluations = evaluate_trained(trained, images, chosen, progress)
+    if folder is not None:
+        write_evaluation(folder / f"evaluation-{split}.json", evaluations)
+        familiar = tuple(evaluations["familiar"].by_azimuth) if config.viewpoints == "azimuth" else ()
+        evaluation_figure(evaluations["all"], folder / f"evaluation-{split}.png", familiar)
+    for table in evaluation_tables(evaluations["all"]):
+        console.print(table.rich(console.width))
+    for name, evaluation in evaluations.items():
+        rate = evaluation.total
+        say(console, f"{name:>8}: {rate.percent:.2f}% error ({rate.errors:,} of {rate.images:,} images)")
+        if evaluation.poses is not None:
+            say(console, f"{'':>8}  {in_words(evaluation.poses)}")
+    if folder is not None:
+        say(console, f"numbers and picture in {folder / f'evaluation-{split}'}.json and .png")

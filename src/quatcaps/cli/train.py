@@ -1,0 +1,45 @@
+"""`quatcaps train`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from quatcaps.cli.flags import DataDir, given, with_flags
+from quatcaps.console import standard_output
+from quatcaps.errors import QuatcapsError
+from quatcaps.training.config import TrainingConfig
+
+
+@with_flags(TrainingConfig)
+def train(
+    recipe: Annotated[
+        str, typer.Option(help="the configuration to start from: paper, best, small, demo or demo-cnn")
+    ] = "paper",
+    output: Annotated[
+        Path | None, typer.Option(help="folder of the new run (default: runs/DATASET-MODEL-SEED)")
+    ] = None,
+    resume: Annotated[
+        Path | None, typer.Option(help="continue the run in this folder, with its own configuration")
+    ] = None,
+    data_dir: DataDir = None,
+    **settings: Any,
+) -> None:
+    """Train a network; all settings have flags."""
+    from quatcaps.paper.recipes import configured
+    from quatcaps.training.start import resume_run, start_run
+
+    changes = given(settings)
+    if resume is not None:
+        refused = [name for name in changes if name != "device"] + (["output"] if output else [])
+        if refused:
+            raise QuatcapsError(
+                f"--{refused[0].replace('_', '-')} cannot change a run that is resumed: its own configuration goes on"
+            )
+        resume_run(resume, data_dir, standard_output(), changes.get("device"))
+        return
+    config = configured(recipe, changes)
+    folder = output or Path("runs") / f"{Path(config.dataset).stem}-{config.model}-{config.seed}"
+    start_run(config, folder, data_dir, standard_output())

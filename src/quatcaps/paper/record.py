@@ -1,0 +1,207 @@
+"""The record of a finished run: one JSON file with everything that a table needs, and enough to run it again."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from quatcaps.bench.machine import usual_name
+from quatcaps.data.imageset import ImageSet
+from quatcaps.data.splits import Experiment
+from quatcaps.errors import QuatcapsError
+from quatcaps.files import read_json, write_json
+from quatcaps.models import parameter_count
+from quatcaps.training.config import TrainingConfig
+from quatcaps.training.evaluate import evaluate_run
+from quatcaps.training.identity import digests_of, images_by_name
+from quatcaps.training.log import Record, read_log
+from quatcaps.training.measure import Rate
+from quatcaps.training.run import Run, choose_device, versions
+
+FORMAT = 1
+UNCOUNTED = frozenset({"device", "placement", "tensorboard", "checkpoint_every", "log_every"})
+"""Settings that decide where a run is computed and what is kept of it, not what it learns."""
+
+
+@dataclass(frozen=True)
+class RunRecord:
+    """A run that was trained to its end.
+
+    epochs: what the run's log says of each epoch, errors as fractions. final: the errors at the end, counted over all
+    images, by `test`, `novel` and `validation`. toys: of the validation images, by class and instance. seconds: spent
+    training, without the measurements. digests: of the images, by name; none in records of earlier versions.
+    """
+
+    key: str
+    recipe: str
+    seed: int
+    config: TrainingConfig
+    parameters: int
+    data: str
+    machine: str
+    versions: dict[str, str]
+    date: str
+    seconds: float
+    final: dict[str, Rate]
+    epochs: tuple[Record, ...]
+    toys: dict[str, Rate] = field(default_factory=dict)
+    digests: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def last(self) -> Record:
+        return self.epochs[-1]
+
+
+def record_path(output: Path, key: str, seed: int) -> Path:
+    """Where the record of a run lies."""
+    return output / "runs" / key / f"seed-{seed}.json"
+
+
+def make_record(key: str, recipe: str, run: Run, experiment: Experiment, device: str) -> RunRecord:
+    """The record of a run that is trained to its end; `experiment` is what it was trained and measured on. Toys are
+    measured here."""
+    log = read_log(run.folder / "log.jsonl")
+    epochs = tuple(_without_kind(entry) for entry in log if entry["kind"] == "epoch")
+    if len(epochs) != run.config.epochs:
+        raise QuatcapsError(
+            f"{run.folder} has {len(epochs)} of {run.config.epochs} epochs in its log: it is not trained to its end"
+        )
+    run.check_images(experiment)
+    missing = [name for name in experiment.measured if epochs[-1].get(f"{name}_error") is None]
+    if missing:
+        raise QuatcapsError(
+            f"the last epoch in {run.folder / 'log.jsonl'} has no {missing[0]}_error: the log is damaged, or "
+            "of a run on other images; train it again"
+        )
+    return RunRecord(
+        key=key,
+        recipe=recipe,
+        seed=run.config.seed,
+        config=run.config,
+        parameters=parameter_count(run.network()),
+        data=experiment.training.source,
+        machine=usual_name(choose_device(device)),
+        versions=versions(choose_device(device)),
+        date=datetime.now(UTC).strftime("%Y-%m-%d"),
+        seconds=float(epochs[-1]["seconds"]),
+        final={
+            name: Rate(round(epochs[-1][f"{name}_error"] * len(images)), len(images))
+            for name, images in experiment.measured.items()
+        },
+        epochs=epochs,
+        toys={} if experiment.validation is None else toys_of(run, experiment.validation, device),
+        digests=digests_of(images_by_name(experiment)),
+    )
+
+
+def toys_of(run: Run, images: ImageSet, device: str) -> dict[str, Rate]:
+    """The errors of a run by class and instance, where images show instances."""
+    if "instance" not in images.info:
+        return {}
+    return evaluate_run(run, images, choose_device(device))["all"].by_instance
+
+
+def write_record(path: Path, record: RunRecord) -> None:
+    """Writes it whole or not at all."""
+    value = {each.name: getattr(record, each.name) for each in fields(RunRecord)}
+    value |= {
+        "config": record.config.to_json(),
+        "final": {name: asdict(rate) for name, rate in record.final.items()},
+        "epochs": list(record.epochs),
+        "toys": {name: asdict(rate) for name, rate in record.toys.items()},
+    }
+    write_json(path, {"format": FORMAT, **value})
+
+
+def read_record(path: Path) -> RunRecord:
+    """The record in a file; an error that names the file where it is none."""
+    what = "the record of a run"
+    value = read_json(path, what)
+    if value.get("format") != FORMAT:
+        raise QuatcapsError(
+            f"{path} is not {what} of format {FORMAT}, which this version reads: its format is {value.get('format')!r}"
+        )
+    try:
+        record = RunRecord(
+            key=_as(str, value["key"]),
+            recipe=_as(str, value["recipe"]),
+            seed=_as(int, value["seed"]),
+            config=TrainingConfig.from_json(_as(dict, value["config"])),
+            parameters=_as(int, value["parameters"]),
+            data=_as(str, value["data"]),
+            machine=_as(str, value["machine"]),
+            versions={name: _as(str, version) for name, version in _as(dict, value["versions"]).items()},
+            date=_as(str, value["date"]),
+            seconds=_as(float, value["seconds"]),
+            final={name: _rate(counted) for name, counted in _as(dict, value["final"]).items()},
+            epochs=tuple(_epoch(entry) for entry in _as(list, value["epochs"])),
+            toys={name: _rate(counted) for name, counted in _as(dict, value["toys"]).items()},
+            digests={name: _as(str, digest) for name, digest in _as(dict, value.get("digests", {})).items()},
+        )
+    except KeyError as error:
+        raise QuatcapsError(f"{path} is not {what}: it has no {error.args[0]}") from error
+    except (TypeError, ValueError, OverflowError) as error:
+        raise QuatcapsError(f"{path} is not {what}: {error}") from error
+    missing = {"quatcaps", "torch"} - record.versions.keys()
+    if missing:
+        raise QuatcapsError(f"{path} is not {what}: its versions do not say which {' and '.join(sorted(missing))}")
+    if len(record.epochs) != record.config.epochs or not record.final:
+        raise QuatcapsError(
+            f"{path} is not {what}: it has {len(record.epochs)} of {record.config.epochs} epochs and "
+            f"{len(record.final)} final errors"
+        )
+    if record.seed != record.config.seed or path.parts[-len(record.key.split("/")) - 1 :] != (
+        *record.key.split("/"),
+        f"seed-{record.seed}.json",
+    ):
+        raise QuatcapsError(f"{path} holds another run, {record.key} with seed {record.seed}: move it to its own place")
+    return record
+
+
+def differences(recorded: TrainingConfig, wanted: TrainingConfig) -> dict[str, tuple[Any, Any]]:
+    """The settings in which two configurations differ, but for those that change nothing that is learned."""
+    before, after = recorded.to_json(), wanted.to_json()
+    return {
+        name: (before[name], after[name]) for name in after if name not in UNCOUNTED and before[name] != after[name]
+    }
+
+
+def told(differing: Mapping[str, tuple[Any, Any]]) -> str:
+    """Differences in words.
+
+    >>> told({"epochs": (300, 200), "flip": (False, True)})
+    'epochs was 300, is 200; flip was False, is True'
+    """
+    return "; ".join(f"{name} was {before}, is {after}" for name, (before, after) in differing.items())
+
+
+def _without_kind(entry: Record) -> Record:
+    return {name: value for name, value in entry.items() if name != "kind"}
+
+
+def _as(kind: type, value: Any) -> Any:
+    """`value`, which must be of that kind; a whole number is a number too."""
+    if kind is float and type(value) is int:
+        return float(value)
+    if type(value) is not kind:
+        raise TypeError(f"{str(value)[:40]!r} is a {type(value).__name__}, not a {kind.__name__}")
+    return value
+
+
+def _rate(counted: Any) -> Rate:
+    rate = Rate(_as(int, _as(dict, counted)["errors"]), _as(int, counted["images"]))
+    if not 0 <= rate.errors <= rate.images or not rate.images:
+        raise ValueError(f"{rate.errors} errors in {rate.images} images")
+    return rate
+
+
+def _epoch(entry: Any) -> Record:
+    _ = _as(int, _as(dict, entry)["epoch"])
+    for name, value in entry.items():
+        counts = name == "error" or (name.endswith("_error") and value is not None)
+        if counts and not 0 <= _as(float, value) <= 1:
+            raise ValueError(f"{name} is {value} in an epoch: it must be from 0 to 1")
+    return dict(entry)

@@ -1,0 +1,157 @@
+"""From a configuration to a trained run: starting one, and going on with it."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from pathlib import Path
+
+import torch
+from rich.console import Console
+
+from quatcaps.console import say, stages
+from quatcaps.data import find_dataset
+from quatcaps.data.batches import check_batch
+from quatcaps.data.cache import data_folder
+from quatcaps.data.imageset import ImageSet
+from quatcaps.data.splits import Experiment
+from quatcaps.models import build, parameter_count, stored_settings
+from quatcaps.training.config import TrainingConfig
+from quatcaps.training.lock import owned
+from quatcaps.training.loop import Trainer
+from quatcaps.training.poses import check_poses
+from quatcaps.training.processes import ALONE, Processes, joined
+from quatcaps.training.progress import TrainingProgress
+from quatcaps.training.run import (
+    Run,
+    check_free,
+    choose_device,
+    load_experiment,
+    load_images,
+    new_run,
+    open_run,
+    write_run,
+)
+
+
+def load_run_images(config: TrainingConfig, folder: Path | None, console: Console) -> Experiment:
+    """What the run learns from and is measured on, with a bar where images have to be prepared."""
+
+    def load(split: str) -> ImageSet:
+        with stages(console) as stage:
+            return load_images(config, split, data_folder(folder), stage)
+
+    return load_experiment(config, load)
+
+
+def start_run(config: TrainingConfig, folder: Path, data_dir: Path | None, console: Console) -> Run:
+    """Trains a new run in `folder`, with the other processes where torchrun started several."""
+    with joined() as processes:
+        console = processes.console(console)
+        config = checked(config)
+        processes.share.of(config.batch)
+        if processes.leads:
+            check_free(folder)
+        with processes.one_first():
+            experiment = load_run_images(config, data_dir, console)
+        training = experiment.training
+        check_batch(config.batch, len(training))
+        config.check(training.channels, training.size, viewpoints=training.has_viewpoints)
+        check_network(config, config.seen(training.size))
+        check_objective(config, experiment)
+        run = new_run(folder, config, training, experiment.tests)
+        with ExitStack() as held:
+            if processes.leads:
+                check_free(folder)
+                held.enter_context(owned(folder))
+                write_run(run)
+            return train_to_end(run, experiment, console, processes=processes)
+
+
+def resume_run(folder: Path, data_dir: Path | None, console: Console, device: str | None = None) -> Run:
+    """Goes on with the run in `folder` from its newest checkpoint, by as many processes as there are now."""
+    with joined() as processes:
+        console = processes.console(console)
+        run = open_run(folder)
+        with ExitStack() as held:
+            if processes.leads:
+                held.enter_context(owned(folder))
+            with processes.one_first():
+                experiment = load_run_images(run.config, data_dir, console)
+            return train_to_end(run, experiment, console, device, processes)
+
+
+def train_run(run: Run, experiment: Experiment, console: Console, device: str | None = None) -> Run:
+    """Trains a run to the end, as the owner of its folder."""
+    with owned(run.folder):
+        return train_to_end(run, experiment, console, device)
+
+
+def train_to_end(
+    run: Run, experiment: Experiment, console: Console, device: str | None = None, processes: Processes = ALONE
+) -> Run:
+    """Trains a run whose folder belongs to the leading process."""
+    config = run.config
+    if not run.digests and run.provenance != experiment.training.source:
+        say(
+            console,
+            f"{run.folder} does not say which images it was begun with, but that they were "
+            f"{run.provenance or 'of unknown provenance'}; here are {experiment.training.source or 'others'}",
+        )
+    trainer = Trainer(run, experiment, device, processes)
+    if trainer.position.epoch >= config.epochs:
+        say(console, f"{run.folder} is trained to its end, {config.epochs} epochs")
+        return run
+    begun = f" from step {trainer.position.step}" if trainer.position.step else ""
+    source = f" ({experiment.training.source})" if experiment.training.source else ""
+    together = f" by {processes.share.processes} processes" if processes.several else ""
+    if trainer.step.on_gpu and processes.several:
+        together += " (without CUDA graphs)"
+    say(
+        console,
+        f"training {config.model} ({parameter_count(trainer.network):,} parameters) on "
+        f"{trainer.batches.count:,} images of {config.dataset}{source} on {trainer.device}{together}{begun}; run in "
+        f"{run.folder}",
+    )
+    with TrainingProgress(console) as progress:
+        trainer.train(progress)
+    say(
+        console,
+        f"trained {config.epochs} epochs, {trainer.position.step:,} steps, in {trainer.position.seconds:.1f} s "
+        f"({trainer.position.step * config.batch / trainer.position.seconds:,.0f} images/s); "
+        f"look at it with: quatcaps evaluate {run.folder}",
+    )
+    return run
+
+
+def checked(config: TrainingConfig) -> TrainingConfig:
+    """The configuration with its model settings read as their types.
+
+    What does not fit is found here, before images are made or a folder is: names, settings, and, by showing the
+    network one empty image, a crop that is too small for it.
+    """
+    find_dataset(config.dataset)
+    choose_device(config.device)
+    stored = stored_settings(config.model, config.dataset, config.model_settings)
+    config = config.changed({"model_settings": stored})
+    if config.crop:
+        check_network(config, (config.crop, config.crop))
+    return config
+
+
+def check_network(config: TrainingConfig, size: tuple[int, int]) -> None:
+    """Raises where the network cannot take images of that height and width.
+
+    Only shapes go through the network: no memory is taken, and no backend is built.
+    """
+    with torch.device("meta"), torch.no_grad():
+        network = build(config.model, channels=1, classes=2, seed=0, **config.model_settings).eval()
+        network(torch.zeros(1, 1, *size))
+
+
+def check_objective(config: TrainingConfig, experiment: Experiment) -> None:
+    """Raises where a pose objective is asked for that these images or this network cannot have."""
+    if config.pose_weight:
+        training = experiment.training
+        with torch.device("meta"), torch.no_grad():
+            network = build(config.model, channels=training.channels, classes=2, seed=0, **config.model_settings).eval()
+            check_poses(network, [training, *experiment.measured.values()], config.seen(training.size))

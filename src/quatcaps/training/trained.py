@@ -1,0 +1,50 @@
+"""A trained network with what is needed to use it, wherever its weights came from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from quatcaps.data.imageset import ImageSet
+from quatcaps.errors import QuatcapsError
+from quatcaps.models import Network
+from quatcaps.training.config import TrainingConfig
+from quatcaps.training.run import Run
+
+
+@dataclass(frozen=True)
+class Trained:
+    """A network ready to evaluate, and what it was trained on."""
+
+    name: str  # for messages: a run's folder, or the name of published weights
+    network: Network
+    config: TrainingConfig
+    channels: int
+    classes: tuple[str, ...]
+    size: tuple[int, int]  # of the stored images: height, width
+    folder: Path | None = None  # where what is measured belongs, if anywhere
+    provenance: str = ""  # where its images came from, in a few words
+    digests: dict[str, str] = field(default_factory=dict)  # of those images, by name; empty: unknown
+
+    def check_fit(self, images: ImageSet) -> None:
+        """Raises unless the network can be measured on these images."""
+        if images.classes != self.classes or images.channels != self.channels:
+            raise QuatcapsError(
+                f"{images.name} has {images.channels} channels and {len(images.classes)} classes, the network of "
+                f"{self.name} {self.channels} and {len(self.classes)}: evaluate it on a dataset that fits"
+            )
+
+
+def trained_run(run: Run) -> Trained:
+    """The network of a run's newest checkpoint."""
+    return Trained(
+        name=str(run.folder),
+        network=run.trained_network(),
+        config=run.config,
+        channels=run.channels,
+        classes=run.classes,
+        size=run.size,
+        folder=run.folder,
+        provenance=run.provenance,
+        digests=run.digests,
+    )

@@ -1,0 +1,76 @@
+"""Records survive the disk, and nothing else passes for one."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from made_up import leave, made_up
+
+from quatcaps.errors import QuatcapsError
+from quatcaps.paper.record import differences, read_record, record_path, told
+from quatcaps.paper.rows import ROWS
+
+ROW = ROWS["azimuth-strict/qcn/best"]
+
+
+def test_round_trip(tmp_path: Path) -> None:
+    record = made_up(ROW, seed=3)
+    path = leave(tmp_path, record)
+    assert path == tmp_path / "runs/azimuth-strict/qcn/best/seed-3.json" == record_path(tmp_path, ROW.key, 3)
+    assert read_record(path) == record
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda value: value.update(format=99), "format"),
+        (lambda value: value.pop("format"), "format"),
+        (lambda value: value.pop("machine"), "no machine"),
+        (lambda value: value.update(parameters="many"), "'many' is a str"),
+        (lambda value: value.update(seconds=None), "NoneType"),
+        (lambda value: value.update(versions={}), "quatcaps and torch"),
+        (lambda value: value["config"].update(margin="wide"), "margin"),
+        (lambda value: value["config"].update(epochs="some"), "whole number"),
+        (lambda value: value["epochs"].pop(), "3 of 4 epochs"),
+        (lambda value: value["epochs"][1].update(error=1.5), "error is 1.5"),
+        (lambda value: value["epochs"][1].update(novel_error="0.5"), "'0.5' is a str"),
+        (lambda value: value["epochs"][1].pop("epoch"), "no epoch"),
+        (lambda value: value.update(epochs=[1, 2, 3, 4]), "not a dict"),
+        (lambda value: value["final"]["test"].update(errors=20_000), "20000 errors in 10000 images"),
+        (lambda value: value["final"]["test"].update(images=0, errors=0), "0 errors in 0 images"),
+        (lambda value: value.update(final={}), "0 final errors"),
+        (lambda value: value.update(key="mnist/em"), "holds another run, mnist/em"),
+        (lambda value: value.update(seed=1), "another run"),
+    ],
+)
+def test_foreign_and_damaged_files_are_refused_by_name(
+    tmp_path: Path, change: Callable[[dict[str, Any]], object], words: str
+) -> None:
+    path = leave(tmp_path, made_up(ROW))
+    value = json.loads(path.read_text())
+    change(value)
+    path.write_text(json.dumps(value))
+    with pytest.raises(QuatcapsError) as caught:
+        read_record(path)
+    assert str(path) in str(caught.value)
+    assert words in str(caught.value)
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"[]", b"\xff\xfe", b'{"format": 1}'])
+def test_what_is_no_record_at_all(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "seed-0.json"
+    path.write_bytes(content)
+    with pytest.raises(QuatcapsError, match=r"seed-0\.json"):
+        read_record(path)
+
+
+def test_only_settings_that_are_learned_from_count_as_differences() -> None:
+    config = ROW.config(0)
+    assert not differences(config.changed({"device": "cpu", "placement": "host", "log_every": 7}), config)
+    differing = differences(config.changed({"epochs": 7, "learning_rate": 0.5}), config)
+    assert differing == {"epochs": (7, config.epochs), "learning_rate": (0.5, config.learning_rate)}
+    assert told(differing).startswith(f"epochs was 7, is {config.epochs}; learning_rate was 0.5")
