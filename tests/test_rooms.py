@@ -20,6 +20,7 @@ ROOMS = (
     ("models", "data"),
     ("testing",),
     ("training",),
+    ("inspection",),
     ("report",),
     ("bench",),
     ("paper",),

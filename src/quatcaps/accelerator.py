@@ -7,11 +7,23 @@ import contextlib
 import functools
 import importlib.util
 import os
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
 
 LEAST_CAPABILITY = (7, 0)
+
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+def constant(function: Function) -> Function:
+    """For questions about the machine: torch.compile asks them once and does not trace them. The mark is that of
+    `torch.compiler.assume_constant_result`, which takes the seconds of importing the compiler to set it."""
+    function._dynamo_marked_constant = True  # type: ignore[attr-defined]
+    return function
 
 
 def runs_kernels(*tensors: Tensor) -> bool:
@@ -32,12 +44,10 @@ def _unavailable(device: torch.device) -> str | None:
     return None
 
 
+@constant
 def unavailable(device: torch.device) -> str | None:
     """Why Triton cannot run there, or None."""
     return _unavailable(device)
-
-
-torch.compiler.assume_constant_result(unavailable)  # a question about the machine, not to be traced
 
 
 def current(device: torch.device) -> contextlib.AbstractContextManager[object]:

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from quatcaps.capsules import Capsules
 from quatcaps.errors import QuatcapsError, at_least_one
+from quatcaps.layers.explanation import Iteration, Reach, iterations_of
 from quatcaps.poses import PoseType, pose_type
 from quatcaps.routing import EM, Routing, Votes, Window
 from quatcaps.routing.backends import AUTO, REFERENCE, check, choose
@@ -38,11 +39,12 @@ class CapsuleLayer(nn.Module):
         """What a parent sees of children on a grid of that size."""
         raise NotImplementedError
 
-    def votes_of(self, poses: Tensor, activations: Tensor) -> Votes:
-        """The votes of these children."""
+    def votes_of(self, poses: Tensor, activations: Tensor, backend: str | None = None) -> Votes:
+        """The votes of these children, summed by the layer's backend or by the one that is given."""
+        backend = backend or self.backend
         check_children(poses, activations, self.capsules_in, self.pose.dims)
         window = self.window_of(*poses.shape[-2:])
-        fused = self.pose.fused and self.computed_by(poses) == "triton"
+        fused = self.pose.fused and self.computed_by(poses, backend) == "triton"
         maps = self.maps(fused=True) if fused else self.maps()
         return Votes(
             poses,
@@ -50,12 +52,12 @@ class CapsuleLayer(nn.Module):
             maps,
             window,
             competition=self.competition,
-            backend=self.backend,
+            backend=backend,
             iterations=self.iterations,
             bounded=self.pose.bounded,
         )
 
-    def computed_by(self, poses: Tensor) -> str:
+    def computed_by(self, poses: Tensor, backend: str | None = None) -> str:
         """The backend that routes such poses here."""
         images, children, dims, height, width = poses.shape
         shapes = Shapes(
@@ -64,12 +66,41 @@ class CapsuleLayer(nn.Module):
             self.competition,
         )
         dtype = torch.float32 if poses.dtype in (torch.float16, torch.bfloat16) else poses.dtype
-        return choose(self.backend, shapes, dtype, poses.device).name
+        return choose(backend or self.backend, shapes, dtype, poses.device).name
 
     def route(self, poses: Tensor, activations: Tensor) -> Capsules:
         """Votes, then parents, in float32 or better whatever autocast says."""
+        if poses.device.type == "meta":
+            return self.shapes_alone(poses, activations)
         with without_autocast(poses.device):
             return self.routing(self.votes_of(poses, activations))
+
+    def shapes_alone(self, poses: Tensor, activations: Tensor) -> Capsules:
+        """Parents without numbers, as `meta` has them; routing would take hundreds of operations to the same end."""
+        check_children(poses, activations, self.capsules_in, self.pose.dims)
+        height, width = poses.shape[-2:]
+        grid = (len(poses), self.capsules_out, *self.window_of(height, width).positions(height, width))
+        dtype = torch.float32 if poses.dtype in (torch.float16, torch.bfloat16) else poses.dtype
+        return Capsules(
+            poses.new_empty(*grid[:2], self.pose.dims, *grid[2:], dtype=dtype), poses.new_empty(grid, dtype=dtype)
+        )
+
+    def reach(self, height: int, width: int) -> Reach:
+        """Which children on a grid of that size a parent sees."""
+        window = self.window_of(height, width)
+        return Reach(window.height, window.width, window.stride, (0, 0))
+
+    def explain(self, poses: Tensor, activations: Tensor) -> tuple[Iteration, ...]:
+        """What each iteration of routing makes of these children, and who votes for whom. All votes are formed, on the
+        reference backend: give a few images."""
+        reach = self.reach(*poses.shape[-2:])
+        with without_autocast(poses.device):
+            votes = self.votes_of(*self.padded(poses, activations), backend=REFERENCE)
+            return tuple(iterations_of(votes, self.routing, reach.rows, reach.columns))
+
+    def padded(self, poses: Tensor, activations: Tensor) -> Capsules:
+        """The children that votes come from."""
+        return Capsules(poses, activations)
 
 
 class ConvolutionalCapsules(CapsuleLayer):
@@ -111,11 +142,17 @@ class ConvolutionalCapsules(CapsuleLayer):
     def window_of(self, height: int, width: int) -> Window:
         return self.window
 
+    def reach(self, height: int, width: int) -> Reach:
+        return super().reach(height, width)._replace(padding=self.padding)
+
+    def padded(self, poses: Tensor, activations: Tensor) -> Capsules:
+        if not any(self.padding):
+            return Capsules(poses, activations)
+        down, across = self.padding
+        return Capsules(*(F.pad(values, (across, across, down, down)) for values in (poses, activations)))
+
     def forward(self, poses: Tensor, activations: Tensor) -> Capsules:
-        if any(self.padding):
-            down, across = self.padding
-            poses, activations = (F.pad(values, (across, across, down, down)) for values in (poses, activations))
-        return self.route(poses, activations)
+        return self.route(*self.padded(poses, activations))
 
     def positions(self, height: int, width: int) -> tuple[int, int]:
         """The grid of parents over a `height` × `width` grid of children."""

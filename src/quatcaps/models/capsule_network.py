@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from quatcaps.capsules import Capsules
 from quatcaps.layers import ClassCapsules, ConvolutionalCapsules, PrimaryCapsules
 from quatcaps.layers.images import check_ends, check_images, check_size, least_size
+from quatcaps.models.explanation import Explanation, explain
 from quatcaps.models.network import Network
 from quatcaps.poses import PoseType, pose_setting
 from quatcaps.routing import EM, Routing, routing_setting
@@ -84,6 +85,12 @@ class CapsuleNetwork(Network):
         for layer in self.layers:
             poses, activations = layer(poses, activations)
         return self.classify(poses, activations)
+
+    def explain(self, images: Tensor) -> Explanation:
+        """Poses, activations and assignments r_ij of every layer for a few images: who voted for whom."""
+        check_images(images, self.channels, next(self.parameters()))
+        check_size(images, self.least_size, self.description)
+        return explain(self, images)
 
     def votes(self, height: int, width: int) -> int:
         """How many votes one image of that size casts, in all layers."""

@@ -21,11 +21,11 @@ import subprocess
 import tempfile
 import time
 import warnings
-from collections.abc import Callable
 from pathlib import Path
 
 import torch
 
+from quatcaps.accelerator import constant
 from quatcaps.errors import QuatcapsError
 from quatcaps.files import new_file
 
@@ -42,14 +42,11 @@ LEFT_BEHIND = 3600
 ROOT = 0
 
 
-def why_not(dtype: torch.dtype, rows: int, columns: int) -> str | None:
+@constant
+def problem(dtype: torch.dtype, rows: int, columns: int) -> str | None:
     """Why there is no library, in words that end a sentence, or None."""
     found = attempt(dtype, rows, columns)
     return found if isinstance(found, str) else None
-
-
-problem: Callable[[torch.dtype, int, int], str | None] = torch.compiler.assume_constant_result(why_not)
-"""`why_not`, which a compiled network does not look into."""
 
 
 def library(dtype: torch.dtype, rows: int, columns: int) -> ctypes.CDLL:
