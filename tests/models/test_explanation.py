@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import pytest
 import torch
+from torch import nn
 
 import quatcaps
+from quatcaps.capsules import Capsules
 from quatcaps.errors import QuatcapsError
 from quatcaps.layers import ConvolutionalCapsules
 from quatcaps.models.capsule_network import CapsuleNetwork
-from quatcaps.routing import EM, VB, EMRouting
+from quatcaps.routing import EM, EMRouting
+from quatcaps.routing.moments import SummedVotes
 
 
 def network_of(name: str, **settings: object) -> CapsuleNetwork:
@@ -113,9 +116,27 @@ def test_places_on_the_image() -> None:
     assert abs(across - 20) <= 3
 
 
-def test_a_routing_of_ones_own_has_its_last_iteration(own_names: None) -> None:
-    network = network_of("qcn-small", routing=VB(iterations=1))
-    assert [len(layer.iterations) for layer in network.explain(images()).layers] == [0, 1, 1]
+class Uniform(nn.Module):
+    """A routing whose iterations nobody can count."""
+
+    iterations, competition = 1, "position"
+
+    def module(self, parents: int) -> nn.Module:
+        return self
+
+    def forward(self, votes: SummedVotes) -> Capsules:
+        moments = votes.uniform()
+        return Capsules(moments.mean, torch.sigmoid(moments.mass - 1))
+
+
+def test_a_routing_of_ones_own_has_its_last_iteration() -> None:
+    layer = ConvolutionalCapsules(2, 3, 3, routing=Uniform())
+    children = torch.randn(1, 2, 3, 4, 4), torch.rand(1, 2, 4, 4)
+    with torch.no_grad():
+        steps, wanted = layer.explain(*children), layer(*children)
+    assert len(steps) == 1
+    torch.testing.assert_close(steps[0].capsules.poses, wanted.poses)
+    torch.testing.assert_close(steps[0].assignments, torch.full((1, 3, 3, 2, 3, 2, 2), 1 / 3))
 
 
 def test_training_goes_on_as_it_was() -> None:

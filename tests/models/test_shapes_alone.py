@@ -46,7 +46,8 @@ def test_no_compiler_is_needed_or_asked(code: str, path: str, tmp_path: Path) ->
     finished = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
     assert finished.stderr == ""
     assert finished.returncode == 0
-    assert [path for place in places.values() for path in place.iterdir()] == []
+    files = [path for place in places.values() for path in place.rglob("*") if not path.is_dir()]
+    assert files == []  # nothing was built; PyTorch's compiler, where it is imported, makes an empty folder
 
 
 def test_no_memory_is_taken() -> None:

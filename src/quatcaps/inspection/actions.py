@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import torch
 from torch import Tensor
@@ -12,6 +12,7 @@ from quatcaps.errors import QuatcapsError
 from quatcaps.poses import PoseType
 
 
+@runtime_checkable
 class Action(Protocol):
     """Rotations of poses (N, D) from the left. `name` says what a pose is."""
 

@@ -19,6 +19,8 @@ STRENGTHS = tuple(10.0**k for k in range(-6, 4))
 """Of the ridge, relative to the mean square of the features; generalised cross-validation chooses."""
 MOST_PRODUCTS = 200
 """Few numbers are expanded into their products, to the highest degree (3 at most) that gives no more than these."""
+SHUFFLES = 8
+"""Random orders of the azimuths that the chance level is the mean of."""
 FEWEST = 6
 """Images that a probe is fitted on or measured with: groups of fewer are left out."""
 
@@ -26,7 +28,7 @@ FEWEST = 6
 @dataclass(frozen=True)
 class Probe:
     """What was read off: R² (1: all of it, 0: nothing) and the median error in degrees; `chance` is a reader that was
-    fitted to azimuths in random order."""
+    fitted to azimuths in random order, the mean of several."""
 
     azimuth_r2: float
     azimuth_degrees: float
@@ -80,11 +82,11 @@ def probe(images: ImageSet, features: Tensor, groups: Iterator[tuple[Tensor, Ten
         if min(int(fitted.sum()), int(measured.sum())) < FEWEST:
             continue
         inputs = expanded(features[fitted].double(), features[measured].double())
-        order = torch.randperm(int(fitted.sum()), generator=generator)
-        targets = torch.cat((wanted[fitted], wanted[fitted][order][:, :2]), 1)
-        found = ridge(*inputs, targets)
-        read.append(found[:, :3])
-        guessed.append(found[:, 3:])
+        here = wanted[fitted]
+        shuffled = [here[torch.randperm(len(here), generator=generator), :2] for _ in range(SHUFFLES)]
+        predicted = ridge(*inputs, torch.cat((here, *shuffled), 1))
+        read.append(predicted[:, :3])
+        guessed.append(predicted[:, 3:].unflatten(1, (SHUFFLES, 2)))
         true.append(wanted[measured])
         means.append(wanted[measured].mean(0).expand(int(measured.sum()), 3))
     if not read:
@@ -97,8 +99,8 @@ def probe(images: ImageSet, features: Tensor, groups: Iterator[tuple[Tensor, Ten
         azimuth_degrees=turn_between(found, truth).median().item(),
         elevation_r2=explained(found[:, 2:], truth[:, 2:], mean[:, 2:]),
         elevation_degrees=(found[:, 2] - truth[:, 2]).abs().median().item(),
-        chance_r2=explained(by_chance, truth[:, :2], mean[:, :2]),
-        chance_degrees=turn_between(by_chance, truth).median().item(),
+        chance_r2=sum(explained(each, truth[:, :2], mean[:, :2]) for each in by_chance.unbind(1)) / SHUFFLES,
+        chance_degrees=sum(turn_between(each, truth).median().item() for each in by_chance.unbind(1)) / SHUFFLES,
         images=len(truth),
     )
 

@@ -55,7 +55,7 @@ def pairs_of(images: ImageSet, turn: int) -> Pairs:
 class Transfer:
     """How well the rotation of a turn by `turn` degrees, fitted on some toys, takes poses of other toys along: mean
     angles in degrees. `moved`: between a pose before and after; `shuffled`: as `error`, with pairs of any two images of
-    an elevation."""
+    a toy at an elevation, so that poses which stay where they are gain nothing by it."""
 
     turn: int
     pairs: int
@@ -88,10 +88,7 @@ def transfer(images: ImageSet, poses: Tensor, action: Action, turn: int = 40, se
             if min(int(fitted.sum()), int((~fitted).sum())) < FEWEST_PAIRS:
                 continue
             start, end = poses[before], poses[after]
-            shuffled = end.clone()
-            for part in (fitted, ~fitted):
-                members = part.nonzero().flatten()
-                shuffled[members] = end[members[torch.randperm(len(members), generator=generator)]]
+            shuffled = end[within_toys(pairs.toys[here], generator)]
             for target, found in ((end, errors), (shuffled, by_chance)):
                 rotation = action.fit(start[fitted], target[fitted])
                 found.append(action.degrees(action.apply(rotation, start[~fitted]), target[~fitted]))
@@ -111,7 +108,7 @@ class Composition:
 
     `nine_steps`: between what R(20°) nine times and R(180°) make of a pose. `circle`: between a pose and what R(20°)
     eighteen times makes of it. `step`: how far R(20°) takes a pose; where poses do not move, circles close for nothing.
-    `shuffled`: `nine_steps` with rotations fitted to pairs of any two images.
+    `shuffled`: `nine_steps` with rotations fitted to pairs of any two images of a toy.
     """
 
     nine_steps: float
@@ -135,7 +132,7 @@ def composition(images: ImageSet, poses: Tensor, action: Action, seed: int = 0) 
         def rotation(pairs: Pairs, here: Tensor, shuffled: bool) -> Tensor:
             after = pairs.after[here]
             if shuffled:
-                after = after[torch.randperm(len(after), generator=generator)]
+                after = after[within_toys(pairs.toys[here], generator)]
             return action.fit(poses[pairs.before[here]], poses[after])
 
         for shuffled in (False, True):
@@ -153,6 +150,14 @@ def composition(images: ImageSet, poses: Tensor, action: Action, seed: int = 0) 
         raise QuatcapsError(f"{images.name} has too few pairs of images of one toy that are 20° and 180° apart")
     nine, circle_gap, step_size, by_chance = (torch.cat(each).mean().item() for each in found.values())
     return Composition(nine, circle_gap, step_size, by_chance)
+
+
+def within_toys(toys: Tensor, generator: torch.Generator) -> Tensor:
+    """A random order (P,) that puts in the place of each pair another of the same toy."""
+    mixed = torch.randperm(len(toys), generator=generator)
+    order = torch.empty_like(mixed)
+    order[toys.argsort(stable=True)] = mixed[toys[mixed].argsort(stable=True)]
+    return order
 
 
 def repeated(action: Action, rotation: Tensor, times: int, like: Tensor) -> Tensor:

@@ -39,9 +39,9 @@ class Explanation:
     >>> network = quatcaps.build("qcn-small", channels=2, classes=5)
     >>> explanation = network.explain(torch.rand(1, 2, 32, 32))
     >>> [layer.name for layer in explanation.layers]
-    ['primary', 'capsules 1', 'classes']
+    ['primary', 'capsules 1', 'capsules 2', 'classes']
     >>> explanation.layers[-1].assignments.shape  # images, rows, columns, children, classes, and a grid of 1×1
-    torch.Size([1, 4, 4, 8, 5, 1, 1])
+    torch.Size([1, 1, 1, 12, 5, 1, 1])
     """
 
     layers: tuple[ExplainedLayer, ...]
@@ -125,7 +125,7 @@ def explain(network: CapsuleNetwork, images: Tensor) -> Explanation:
 def primary_places(network: CapsuleNetwork) -> tuple[Scale, Scale]:
     """Where primary capsules stand: convolutions with padding begin at pixel 0, a stem in the middle of its kernel."""
     stem = network.primary.stem
-    scale = Scale(0.0, network.primary.stride) if stem is None else Scale((stem[1] - 1) / 2, stem[2])
+    scale = Scale(0.0, float(network.primary.stride)) if stem is None else Scale((stem[1] - 1) / 2, float(stem[2]))
     return scale, scale
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from pathlib import Path
 
 from matplotlib.axes import Axes
 
 from quatcaps.inspection.inspection import CLASSES, Inspection
-from quatcaps.report.canvas import INK, MARKERS, MUTED, PALETTE, SMALL, TEXT, dress, literal, new_figure, save
+from quatcaps.report.canvas import INK, MARKERS, MUTED, PALETTE, SMALL, dress, literal, new_figure, save
 from quatcaps.report.tables import NOTHING, Table
 from quatcaps.training.poses import NEAR
 
@@ -139,8 +140,6 @@ def draw_turns(axes: Axes, found: Inspection) -> None:
         axes.scatter(*zip(*turn.path, strict=True), s=14, color=colour, zorder=3)
         axes.annotate(f"{turn.azimuths[0]}°", turn.path[0], fontsize=SMALL, color=INK)
     if above:
-        import math
-
         circle = [2 * math.pi * k / 90 for k in range(91)]
         axes.plot([math.cos(a) for a in circle], [math.sin(a) for a in circle], color=MUTED, linewidth=0.6, zorder=1)
         axes.set_xlim(-1.15, 1.15)
@@ -163,16 +162,11 @@ def draw_layers(axes: Axes, inspections: Sequence[Inspection]) -> None:
 
 
 def draw_transfer(axes: Axes, inspections: Sequence[Inspection]) -> None:
-    dress(axes, "A turn carried over to other toys", "turn (°)", "error (°); dashed: shuffled pairs")
-    largest = 0.0
+    dress(axes, "Turns carried to other toys", "turn (°)", "error, in parts of shuffled pairs")
+    axes.axhline(1, color=MUTED, linewidth=1.2, linestyle=(0, (2, 2)), zorder=1)
     for index, found in enumerate(inspections):
-        if not found.transfer:
-            continue
-        turns = [each.turn for each in found.transfer]
+        turns, ratios = [each.turn for each in found.transfer], [each.ratio for each in found.transfer]
         colour, marker = PALETTE[index % len(PALETTE)], MARKERS[index % len(MARKERS)]
-        axes.plot(turns, [each.error for each in found.transfer], color=colour, marker=marker, linewidth=1.4)
-        axes.plot(turns, [each.shuffled for each in found.transfer], color=colour, linewidth=1.0, linestyle=(0, (3, 2)))
-        largest = max(largest, *(max(each.error, each.shuffled) for each in found.transfer))
-    axes.set_ylim(0, 1.15 * largest or 1.0)
-    axes.tick_params(labelsize=SMALL)
-    axes.xaxis.label.set_size(TEXT)
+        axes.plot(turns, ratios, color=colour, marker=marker, linewidth=1.4)
+    axes.set_xticks(range(20, 181, 40))
+    axes.set_ylim(0, 1.25)
