@@ -74,9 +74,11 @@ def inspect(
     trained: Trained, images: ImageSet, device: torch.device, progress: Progress | None = None, seed: int = 0
 ) -> Inspection:
     """Measures a network on images of toys that it was not trained on."""
-    views_of(images)
-    if "elevation" not in images.info or "azimuth" not in images.info:
-        raise QuatcapsError(f"{images.name} has no viewpoints: inspect a network on smallnorb or toys")
+    if not {"elevation", "azimuth", "instance"} <= images.info.keys():
+        raise QuatcapsError(
+            f"{images.name} has no viewpoints of known toys: what poses know is measured on networks of smallnorb or "
+            "the toys"
+        )
     trained.check_fit(images)
     network = trained.network.to(device)
     features = features_of(network, images, trained.config, device, progress)

@@ -148,8 +148,8 @@ def composition(images: ImageSet, poses: Tensor, action: Action, seed: int = 0) 
             found["step"].append(action.degrees(action.apply(step, some), some))
     if not found["nine"]:
         raise QuatcapsError(f"{images.name} has too few pairs of images of one toy that are 20° and 180° apart")
-    nine, circle_gap, step_size, by_chance = (torch.cat(each).mean().item() for each in found.values())
-    return Composition(nine, circle_gap, step_size, by_chance)
+    means = {name: torch.cat(each).mean().item() for name, each in found.items()}
+    return Composition(means["nine"], means["circle"], means["step"], means["shuffled"])
 
 
 def within_toys(toys: Tensor, generator: torch.Generator) -> Tensor:

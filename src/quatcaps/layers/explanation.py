@@ -104,7 +104,7 @@ def stopped_early(routing: nn.Module) -> Iterator[nn.Module]:
     if is_dataclass(settings) and not isinstance(settings, type) and hasattr(settings, "iterations"):
         for count in range(1, settings.iterations):
             shorter = copy.copy(routing)
-            shorter.settings = replace(settings, iterations=count)  # type: ignore[assignment,call-arg]
+            shorter.settings = replace(settings, iterations=count)  # type: ignore[assignment]
             yield shorter
     yield routing
 

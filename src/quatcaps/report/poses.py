@@ -14,7 +14,7 @@ from quatcaps.report.tables import NOTHING, Table
 from quatcaps.training.poses import NEAR
 
 TURN = 40
-"""Degrees: the turn of the table's line."""
+"""Degrees: the turn that the table tells of, where images are so far apart."""
 
 
 def pose_tables(inspections: Sequence[Inspection]) -> list[Table]:
@@ -27,78 +27,44 @@ def pose_tables(inspections: Sequence[Inspection]) -> list[Table]:
 
 
 def lines(inspections: Sequence[Inspection]) -> list[tuple[str, ...]]:
-    """The table's lines: what was measured, and for each network its number with the chance level in brackets."""
-
-    def line(name: str, of: object) -> tuple[str, ...]:
-        return (name, *(of(each) for each in inspections))  # type: ignore[operator]
-
-    found = [
-        line("error of the classes (%)", lambda i: f"{i.error_percent:.2f}"),
-        line("the pose of a class is", lambda i: i.pose),
-        line("residual of class poses (chance)", residual),
-        line("… largest change of an activation", lambda i: number(i.residual and i.residual.activations, "{:.1e}")),
-        line(f"transfer of a turn of {TURN}°: error (shuffled)", transferred),
-        line("… of it, in parts of shuffled", ratio),
-        line(f"… how far {TURN}° move a pose", moved),
-        line("nine turns of 20° and one of 180°: apart (shuffled)", composed),
-        line("eighteen turns of 20°: from the start", lambda i: degrees(i.composition and i.composition.circle)),
-        line("… how far 20° move a pose", lambda i: degrees(i.composition and i.composition.step)),
-        line("azimuth read within a toy: R², median error (chance)", lambda i: read(i, "within")),
-        line("azimuth read across toys: R², median error (chance)", lambda i: read(i, "across")),
-        line("orientation: median error (chance)", orientation),
-    ]
-    found += [
-        line(f"… within {near}° (%)", lambda i, k=k: number(i.orientation and 100 * i.orientation.within[k], "{:.1f}"))
-        for k, near in enumerate(NEAR)
-    ]
-    return [each for each in found if any(cell != NOTHING for cell in each[1:])]
+    """What was measured, and a cell for each network: its number, the chance level in brackets. Lines that no network
+    has are left out."""
+    turn = shown_turn(inspections)
+    columns = [cells(found, turn) for found in inspections]
+    names = list(dict.fromkeys(name for column in columns for name in column))
+    return [(name, *(column.get(name, NOTHING) for column in columns)) for name in names]
 
 
-def residual(found: Inspection) -> str:
-    return NOTHING if found.residual is None else f"{found.residual.poses:.2g} ({found.residual.chance:.2g})"
+def shown_turn(inspections: Sequence[Inspection]) -> int:
+    """TURN, or the smallest turn that images are apart."""
+    turns = sorted({each.turn for found in inspections for each in found.transfer})
+    return TURN if TURN in turns or not turns else turns[0]
 
 
-def transferred(found: Inspection) -> str:
-    here = [each for each in found.transfer if each.turn == TURN]
-    return f"{here[0].error:.1f}° ({here[0].shuffled:.1f}°)" if here else NOTHING
-
-
-def ratio(found: Inspection) -> str:
-    here = [each for each in found.transfer if each.turn == TURN]
-    return f"{here[0].ratio:.2f}" if here else NOTHING
-
-
-def moved(found: Inspection) -> str:
-    here = [each for each in found.transfer if each.turn == TURN]
-    return f"{here[0].moved:.1f}°" if here else NOTHING
-
-
-def composed(found: Inspection) -> str:
-    if found.composition is None:
-        return NOTHING
-    return f"{found.composition.nine_steps:.1f}° ({found.composition.shuffled:.1f}°)"
-
-
-def read(found: Inspection, how: str) -> str:
-    probes = found.within if how == "within" else found.across
-    if CLASSES not in probes:
-        return NOTHING
-    probe = probes[CLASSES]
-    return f"{probe.azimuth_r2:.2f}, {probe.azimuth_degrees:.1f}° ({probe.chance_degrees:.0f}°)"
-
-
-def orientation(found: Inspection) -> str:
-    if found.orientation is None:
-        return NOTHING
-    return f"{found.orientation.median:.1f}° ({found.chance_degrees:.0f}°)"
-
-
-def degrees(value: float | None) -> str:
-    return number(value, "{:.1f}°")
-
-
-def number(value: float | None, form: str) -> str:
-    return NOTHING if value is None else form.format(value)
+def cells(found: Inspection, turn: int) -> dict[str, str]:
+    """One network's column, in the order of the lines."""
+    column = {"class error (%)": f"{found.error_percent:.2f}", "class pose": found.pose}
+    if (residual := found.residual) is not None:
+        column["residual of class poses (chance)"] = f"{residual.poses:.2g} ({residual.chance:.2g})"
+        column["… activations change by"] = f"{residual.activations:.1e}"
+    for each in found.transfer:
+        if each.turn == turn:
+            column[f"{turn}° turn, other toys (shuffled)"] = f"{each.error:.1f}° ({each.shuffled:.1f}°)"
+            column["… error over shuffled"] = f"{each.ratio:.2f}"
+            column["… pose moves by"] = f"{each.moved:.1f}°"
+    if (composed := found.composition) is not None:
+        column["9 × 20° from 180° (shuffled)"] = f"{composed.nine_steps:.1f}° ({composed.shuffled:.1f}°)"
+        column["18 × 20° from the start"] = f"{composed.circle:.1f}°"
+        column["… pose moves by, each"] = f"{composed.step:.1f}°"
+    for how, probes in (("within a toy", found.within), ("across toys", found.across)):
+        if (probe := probes.get(CLASSES)) is not None:
+            read = f"R² {probe.azimuth_r2:.2f}, {probe.azimuth_degrees:.1f}° ({probe.chance_degrees:.0f}°)"
+            column[f"azimuth {how} (chance)"] = read
+    if (errors := found.orientation) is not None:
+        column["orientation error (chance)"] = f"{errors.median:.1f}° ({found.chance_degrees:.0f}°)"
+        for near, share in zip(NEAR, errors.within, strict=True):
+            column[f"… within {near}° (%)"] = f"{100 * share:.1f}"
+    return column
 
 
 def probe_table(found: Inspection) -> Table:
@@ -131,13 +97,13 @@ def pose_figure(inspections: Sequence[Inspection], path: Path) -> None:
 
 def draw_turns(axes: Axes, found: Inspection) -> None:
     above = found.pose == "orientation"
-    across, up = ("to the camera", "to the right") if above else ("first component", "second component")
-    dress(axes, literal(short(found.name)), f"{found.pose}: {across}", up)
+    names = ("to the camera", "to the right") if above else ("first component", "second component")
+    dress(axes, literal(short(found.name)), f"{found.pose}: {names[0]}", names[1])
     for index, turn in enumerate(found.turns):
         points = [*turn.path, turn.path[0]] if turn.closed else list(turn.path)
         colour = PALETTE[index % len(PALETTE)]
-        axes.plot(*zip(*points, strict=True), color=colour, linewidth=1.2, label=literal(turn.toy))
-        axes.scatter(*zip(*turn.path, strict=True), s=14, color=colour, zorder=3)
+        across, up = zip(*points, strict=True)
+        axes.plot(across, up, color=colour, linewidth=1.2, marker=".", label=literal(turn.toy))
         axes.annotate(f"{turn.azimuths[0]}°", turn.path[0], fontsize=SMALL, color=INK)
     if above:
         circle = [2 * math.pi * k / 90 for k in range(91)]
