@@ -143,6 +143,7 @@ def expanded(fitted: Tensor, measured: Tensor) -> tuple[Tensor, Tensor]:
     mean, deviation = fitted.mean(0), fitted.std(0)
     deviation = torch.where(deviation > 1e-9 * deviation.max().clamp(min=1e-300), deviation, torch.inf)
     one, other = (fitted - mean) / deviation, (measured - mean) / deviation
+    other = other.clamp(one.amin(0), one.amax(0))  # a product of numbers beyond those fitted may be anything
     count = one.shape[1]
     degree = max((d for d in (1, 2, 3) if math.comb(count + d, d) - 1 <= MOST_PRODUCTS), default=1)
     return products(one, degree), products(other, degree)

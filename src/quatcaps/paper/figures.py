@@ -11,6 +11,7 @@ from matplotlib.patheffects import withStroke
 
 from quatcaps.paper.collection import Entry
 from quatcaps.paper.matching import curve, trend
+from quatcaps.paper.pose_figures import draw_poses
 from quatcaps.paper.rows import DATASETS, QUOTED, REFERENCES
 from quatcaps.paper.tables import NAMES
 from quatcaps.paper.toy_errors import HARDEST, against_best, complete, fold_errors, hardest, mean_error
@@ -38,6 +39,8 @@ def draw(name: str, entries: Sequence[Entry], path: Path, *, quoted: bool = True
         _draw_viewpoints(shown, path)
     elif name == "ablation":
         _draw_ablation(shown, path)
+    elif name == "poses":
+        draw_poses(shown, path)
     else:
         groups = DATASETS if name == "table2" else ("branched", "not branched")
         _draw_errors(with_marks(shown) or shown, path, groups, quoted=quoted and name == "table2")

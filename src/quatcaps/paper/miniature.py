@@ -24,6 +24,8 @@ BLOCKS: Mapping[str, Any] = {
 MODELS: Mapping[str, tuple[str, Mapping[str, Any]]] = {
     "qcn": ("qcn-small", BLOCKS),
     "qcn-joint": ("qcn-small", {**BLOCKS, "branched": False}),
+    "qcn-deep": ("qcn-small", BLOCKS),
+    "qcn-rotor-deep": ("qcn-rotor", BLOCKS),
     "em": ("em", NARROW),
     "em-branched": ("em-branched", BLOCKS),
     "em-joint": ("em-joint", BLOCKS),
@@ -43,6 +45,8 @@ def reduce(configuration: Callable[[], TrainingConfig]) -> TrainingConfig:
     """A configuration for seconds on a CPU; the toys stand in for every dataset."""
     config = configuration()
     model, narrow = MODELS[config.model]
+    if config.model_settings.get("poses"):
+        narrow = {**narrow, "poses": True}
     changes = {
         **vars(pipeline_of(DATASET)),
         "dataset": DATASET,

@@ -13,6 +13,7 @@ from quatcaps.data.imageset import ImageSet
 from quatcaps.data.splits import Experiment
 from quatcaps.errors import QuatcapsError
 from quatcaps.files import read_json, write_json
+from quatcaps.inspection import inspect
 from quatcaps.models import parameter_count
 from quatcaps.training.config import TrainingConfig
 from quatcaps.training.evaluate import evaluate_run
@@ -20,6 +21,7 @@ from quatcaps.training.identity import digests_of, images_by_name
 from quatcaps.training.log import Record, read_log
 from quatcaps.training.measure import Rate
 from quatcaps.training.run import Run, choose_device, versions
+from quatcaps.training.trained import trained_run
 
 FORMAT = 1
 UNCOUNTED = frozenset({"device", "placement", "tensorboard", "checkpoint_every", "log_every"})
@@ -32,7 +34,8 @@ class RunRecord:
 
     epochs: what the run's log says of each epoch, errors as fractions. final: the errors at the end, counted over all
     images, by `test`, `novel` and `validation`. toys: of the validation images, by class and instance. seconds: spent
-    training, without the measurements. digests: of the images, by name; none in records of earlier versions.
+    training, without the measurements. digests: of the images, by name; none in records of earlier versions. poses:
+    what `quatcaps.inspection` finds on the test images, where the row asks for it.
     """
 
     key: str
@@ -49,6 +52,7 @@ class RunRecord:
     epochs: tuple[Record, ...]
     toys: dict[str, Rate] = field(default_factory=dict)
     digests: dict[str, str] = field(default_factory=dict)
+    poses: dict[str, Any] = field(default_factory=dict)
 
     @property
     def last(self) -> Record:
@@ -60,9 +64,11 @@ def record_path(output: Path, key: str, seed: int) -> Path:
     return output / "runs" / key / f"seed-{seed}.json"
 
 
-def make_record(key: str, recipe: str, run: Run, experiment: Experiment, device: str) -> RunRecord:
+def make_record(
+    key: str, recipe: str, run: Run, experiment: Experiment, device: str, *, inspected: bool = False
+) -> RunRecord:
     """The record of a run that is trained to its end; `experiment` is what it was trained and measured on. Toys are
-    measured here."""
+    measured here, and poses where they are to be inspected."""
     log = read_log(run.folder / "log.jsonl")
     epochs = tuple(_without_kind(entry) for entry in log if entry["kind"] == "epoch")
     if len(epochs) != run.config.epochs:
@@ -94,7 +100,14 @@ def make_record(key: str, recipe: str, run: Run, experiment: Experiment, device:
         epochs=epochs,
         toys={} if experiment.validation is None else toys_of(run, experiment.validation, device),
         digests=digests_of(images_by_name(experiment)),
+        poses=poses_of(run, experiment, device) if inspected else {},
     )
+
+
+def poses_of(run: Run, experiment: Experiment, device: str) -> dict[str, Any]:
+    """What the poses of a run know, without the turns that are drawn."""
+    found = inspect(trained_run(run), experiment.tests["test"], choose_device(device)).to_json()
+    return {name: value for name, value in found.items() if name not in ("name", "turns")}
 
 
 def toys_of(run: Run, images: ImageSet, device: str) -> dict[str, Rate]:
@@ -140,6 +153,7 @@ def read_record(path: Path) -> RunRecord:
             epochs=tuple(_epoch(entry) for entry in _as(list, value["epochs"])),
             toys={name: _rate(counted) for name, counted in _as(dict, value["toys"]).items()},
             digests={name: _as(str, digest) for name, digest in _as(dict, value.get("digests", {})).items()},
+            poses=_as(dict, value.get("poses", {})),
         )
     except KeyError as error:
         raise QuatcapsError(f"{path} is not {what}: it has no {error.args[0]}") from error

@@ -27,7 +27,8 @@ class Row:
 
     recipe: `paper`, `best`, or `control` for what the paper does not train. default: whether it is trained unless
     asked for by name. configuration: everything but the seed. folds: for settings that are compared on held-out
-    images, the data seeds that hold them out, one after the other as the seed counts.
+    images, the data seeds that hold them out, one after the other as the seed counts. inspected: whether it is also
+    measured what the poses know, on the test images.
     """
 
     key: str
@@ -42,6 +43,7 @@ class Row:
     published: Published | None = None
     default: bool = True
     folds: tuple[int, ...] = ()
+    inspected: bool = False
 
     def config(self, seed: int) -> TrainingConfig:
         """What the run of that seed is told to do."""

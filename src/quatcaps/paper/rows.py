@@ -13,6 +13,7 @@ from functools import partial
 from typing import Any
 
 from quatcaps.paper.ablation import rows_of_ablation
+from quatcaps.paper.pose_rows import rows_of_poses
 from quatcaps.paper.recipes import Recipe, best, best_of_viewpoints, paper
 from quatcaps.paper.row import Published, Quoted, Row, whole
 from quatcaps.training.config import TrainingConfig
@@ -22,6 +23,7 @@ TABLES = {
     "table2": "Table II: five datasets",
     "table3": "Table III: branching",
     "ablation": "From `paper` to `best`",
+    "poses": "What poses know",
 }
 DATASETS = ("smallnorb", "mnist", "fashionmnist", "svhn", "cifar10")
 REFERENCES = {
@@ -193,5 +195,7 @@ def rows_of_datasets() -> list[Row]:
     return rows
 
 
-ROWS: dict[str, Row] = {row.key: row for row in (*rows_of_viewpoints(), *rows_of_datasets(), *rows_of_ablation())}
+ROWS: dict[str, Row] = {
+    row.key: row for row in (*rows_of_viewpoints(), *rows_of_datasets(), *rows_of_ablation(), *rows_of_poses())
+}
 """Every row by its key, in the order of the tables."""

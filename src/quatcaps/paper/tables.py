@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from quatcaps.paper.collection import LATE, Entry, columns, spread
 from quatcaps.paper.held_out import held_out_notes, held_out_numbers, held_out_table
+from quatcaps.paper.pose_tables import NOTES, pose_numbers, pose_tables
 from quatcaps.paper.row import Quoted, Row
 from quatcaps.paper.rows import DATASETS, QUOTED, REFERENCES, TABLES
 from quatcaps.paper.viewpoint_tables import MARKED, POOLED, STRICT, viewpoint_numbers, viewpoint_table
@@ -70,6 +71,9 @@ def page(name: str, entries: Sequence[Entry], *, quoted: bool = True) -> Page:
     if name == "table3":
         tables = (_branching(shown),)
         return Page(title, notes, tables, tables if measured else (), _numbers(shown))
+    if name == "poses":
+        tables = pose_tables(shown)
+        return Page(title, NOTES, tables, tables if measured else (), pose_numbers(shown))
     tables = (held_out_table(shown),)
     return Page(title, held_out_notes(shown), tables, tables if measured else (), held_out_numbers(shown))
 

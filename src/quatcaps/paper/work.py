@@ -192,7 +192,9 @@ def train(job: Job, place: Place, console: Console, *, again: bool = False, dead
         else:
             run = start_run(wanted, folder, place.data_dir, console)
         experiment = load_run_images(run.config, place.data_dir, console)
-    write_record(place.record(job), make_record(job.row.key, job.row.recipe, run, experiment, place.device))
+    row = job.row
+    record = make_record(row.key, row.recipe, run, experiment, place.device, inspected=row.inspected)
+    write_record(place.record(job), record)
 
 
 def _not_resumable(folder: Path, wanted: TrainingConfig) -> str:
