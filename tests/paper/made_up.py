@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
+from typing import Any
 
 from quatcaps.paper.record import RunRecord, record_path, write_record
 from quatcaps.paper.row import Row
@@ -44,7 +45,23 @@ def made_up(row: Row, seed: int = 0, error: float = 0.03, epochs: int = 4, **cha
         final=final,
         epochs=tuple(entries),
         toys={} if config.test else {f"car {seed}": final["validation"], f"cat {seed}": Rate(9, 10)},
+        poses=made_up_poses(row, seed) if row.inspected else {},
     )
+
+
+def made_up_poses(row: Row, seed: int) -> dict[str, Any]:
+    """What an inspection might have found."""
+    capsules, trained = row.config(seed).model != "resnet-20", row.recipe == "poses"
+    probe = {"azimuth_r2": 0.5 + 0.1 * seed, "azimuth_degrees": 20.0, "chance_degrees": 90.0}
+    layers = ("primary", "capsules 1", "classes") if capsules else ("stage 1", "classes")
+    errors = {"median_degrees": 9.0 + seed, "within_10": 0.5, "within_30": 0.9}
+    return {
+        "residual": {"poses": 1e-6, "activations": 1e-6, "chance": 1.41} if capsules else None,
+        "transfer": [{"turn": 40, "error": 10.0, "shuffled": 40.0, "ratio": 0.25 + 0.01 * seed}],
+        "within": dict.fromkeys(layers, probe),
+        "across": dict.fromkeys(layers, probe) if row.dataset == "toys-many" else {},
+        "orientation": errors if trained else None,
+    }
 
 
 def leave(output: Path, record: RunRecord) -> Path:

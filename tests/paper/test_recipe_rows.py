@@ -30,7 +30,7 @@ def parameters(config: TrainingConfig, channels: int, classes: int) -> int:
 def test_tables_have_their_rows() -> None:
     counted = Counter(table for row in ROWS.values() for table in row.tables)
     of_ablation = len(STEPS) + sum(map(len, OTHERS.values()))
-    assert counted == {"table1": 4 * 6, "table2": 5 * 7, "table3": 6, "ablation": of_ablation}
+    assert counted == {"table1": 4 * 6, "table2": 5 * 7, "table3": 6, "ablation": of_ablation, "poses": 4 + 3 + 4}
     shared = [row.key for row in ROWS.values() if len(row.tables) > 1]
     assert shared == ["smallnorb/qcn/paper", "smallnorb/qcn/best"]
     assert [row.key for row in ROWS.values() if not row.default] == [f"{dataset}/em-ibm" for dataset in DATASETS]
@@ -71,13 +71,29 @@ def test_configurations_are_whole(row: Row) -> None:
     assert config.dataset == row.dataset
     assert TrainingConfig.from_json(config.to_json()) == config
     assert config.viewpoints == row.viewpoints
-    if row.viewpoints != "all":
+    if "table1" in row.tables:
         assert (config.protocol, config.evaluate_every, config.evaluate_images) == (row.protocol, 1, 0)
 
 
 @pytest.mark.parametrize("key", ["mnist/cnn", "cifar10/em", "smallnorb/qcn/best", "azimuth-pooled/vb"])
 def test_a_run_keeps_the_rows_configuration_as_it_is(key: str) -> None:
     assert checked(ROWS[key].config(0)) == ROWS[key].config(0)
+
+
+def test_rows_of_poses_differ_in_their_poses_alone() -> None:
+    """Images, batches and epochs are those of `best`; a pose objective has its weight."""
+    for experiment, dataset in (("toys", "toys-many"), ("smallnorb", "smallnorb")):
+        given = best(dataset)
+        for system in ("qcn/best", "qcn-rotor/best", "qcn-rotor/poses"):
+            config = ROWS[f"poses-{experiment}/{system}"].config(0)
+            own = ("model", "model_settings", "evaluate_every", "test_crops", "pose_weight")
+            assert config.changed({name: getattr(given, name) for name in own}) == given
+            assert (config.pose_weight > 0) == system.endswith("poses")
+    rotor, resnet = (ROWS[f"poses-toys/{system}/poses"].config(0) for system in ("qcn-rotor", "resnet"))
+    own = ("model", "model_settings", "pose_weight", "learning_rate")
+    assert resnet.changed({name: getattr(rotor, name) for name in own}) == rotor
+    counts = [parameter_count(build(c.model, channels=2, classes=5, **c.model_settings)) for c in (rotor, resnet)]
+    assert counts == [163_234, 154_249]
 
 
 def test_paper_rows_follow_the_paper() -> None:

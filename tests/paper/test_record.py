@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -74,3 +75,21 @@ def test_only_settings_that_are_learned_from_count_as_differences() -> None:
     differing = differences(config.changed({"epochs": 7, "learning_rate": 0.5}), config)
     assert differing == {"epochs": (7, config.epochs), "learning_rate": (0.5, config.learning_rate)}
     assert told(differing).startswith(f"epochs was 7, is {config.epochs}; learning_rate was 0.5")
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("within", {"classes": {}}),
+        ("within", []),
+        ("transfer", [{"turn": 40}]),
+        ("transfer", [3]),
+        ("residual", {"poses": "small"}),
+        ("orientation", {"median_degrees": None}),
+    ],
+)
+def test_damaged_poses_are_an_error(tmp_path: Path, name: str, value: object) -> None:
+    record = made_up(ROWS["poses-toys/qcn-rotor/poses"])
+    path = leave(tmp_path, replace(record, poses={**record.poses, name: value}))
+    with pytest.raises(QuatcapsError, match="is not the record of a run"):
+        read_record(path)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import re
 import statistics
 from collections.abc import Iterable
 from dataclasses import replace
@@ -13,12 +14,13 @@ from made_up import leave, made_up
 from matplotlib.figure import Figure
 from PIL import Image
 
-from quatcaps.paper import figures
+from quatcaps.paper import figures, pose_figures
 from quatcaps.paper.collection import Entry, collect, spread
 from quatcaps.paper.figures import emptier_side, with_marks
 from quatcaps.paper.matching import match
 from quatcaps.paper.miniature import quick
-from quatcaps.paper.record import RunRecord
+from quatcaps.paper.pose_tables import difference
+from quatcaps.paper.record import RunRecord, read_record, record_path
 from quatcaps.paper.render import render
 from quatcaps.paper.rows import ROWS, TABLES
 from quatcaps.paper.tables import page
@@ -254,10 +256,12 @@ def test_one_fold_has_no_standard_error() -> None:
 @pytest.mark.parametrize("name", TABLES)
 def test_pictures_show_every_run(tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     drawn: list[Figure] = []
-    monkeypatch.setattr(figures, "save", lambda figure, path: (drawn.append(figure), save(figure, path)))
+    for module in (figures, pose_figures):
+        monkeypatch.setattr(module, "save", lambda figure, path: (drawn.append(figure), save(figure, path)))
     render(name, ALL, tmp_path)
     assert "Nothing has been measured yet" in (tmp_path / f"{name}.md").read_text()
     trained = ("azimuth-strict", "elevation-pooled", "smallnorb", "ablation/best", "ablation/mirrored", "ablation/deep")
+    trained = (*trained, "poses-toys", "poses-smallnorb")
     rows = [row for row in ALL if name in row.tables and row.key.startswith(trained)]
     for row in rows:
         leave(tmp_path, made_up(row))
@@ -266,6 +270,36 @@ def test_pictures_show_every_run(tmp_path: Path, name: str, monkeypatch: pytest.
     assert with_runs >= without + len(rows), "each run adds its dots"
     with Image.open(tmp_path / f"{name}.png") as picture:
         assert picture.width > 1200
+
+
+def test_what_poses_know(tmp_path: Path) -> None:
+    rows = [row for row in ALL if "poses" in row.tables]
+    for row in rows:
+        for seed in range(3):
+            leave(tmp_path, made_up(row, seed, error=0.02 if "rotor" in row.key else 0.04))
+    page, problems = render("poses", ALL, tmp_path)
+    assert not problems
+    found = {table.title: {row[:2]: row[2:] for row in table.rows} for table in page.tables}
+    errors = found["Errors, kinds of toys that were not trained on"]
+    assert errors["QCN, rotors", "poses"][2] == "10.00 ± 1.00 (3)"
+    assert errors["QCN", "best"][2] == "–"
+    poses = found["Poses, kinds of toys that were not trained on"]
+    assert poses["ResNet", "poses"] == ("–", "0.26 ± 0.01 (3)", "0.60 ± 0.10 (3)", "0.60 ± 0.10 (3)")
+    assert found["Poses, smallNORB"]["QCN", "best"] == ("1.0e-06", "0.26 ± 0.01 (3)", "0.60 ± 0.10 (3)", "–")
+    (layers,) = (table for table in page.tables if "by layer" in table.title)
+    assert layers.columns == ("row", "primary", "capsules 1", "stage 1", "classes")
+    apart = found["Differences of errors"]["azimuth, novel", "QCN, rotors less QCN"]
+    mean, low, high = map(float, re.findall(r"[+-][\d.]+", apart[0]))
+    assert low <= mean <= high < 0
+    assert read_record(record_path(tmp_path, rows[0].key, 0)).poses["transfer"][0]["ratio"] == 0.25
+
+
+def test_differences_have_an_interval() -> None:
+    assert difference([1.0], [2.0, 3.0]) == "–"
+    mean, low, high = map(float, re.findall(r"[+-][\d.]+", difference([1.0, 2.0, 3.0, 2.0], [2.0, 2.0, 1.0, 3.0])))
+    assert mean == 0
+    assert -1.5 < low < -0.5
+    assert 0.5 < high < 1.5
 
 
 def test_pictures_leave_out_systems_without_an_error() -> None:

@@ -21,6 +21,8 @@ MOST_PRODUCTS = 200
 """Few numbers are expanded into their products, to the highest degree (3 at most) that gives no more than these."""
 SHUFFLES = 8
 """Random orders of the azimuths that the chance level is the mean of."""
+IMAGES_PER_PRODUCT = 3
+"""… and that leaves so many images to fit each."""
 FEWEST = 6
 """Images that a probe is fitted on or measured with: groups of fewer are left out."""
 
@@ -145,7 +147,8 @@ def expanded(fitted: Tensor, measured: Tensor) -> tuple[Tensor, Tensor]:
     one, other = (fitted - mean) / deviation, (measured - mean) / deviation
     other = other.clamp(one.amin(0), one.amax(0))  # a product of numbers beyond those fitted may be anything
     count = one.shape[1]
-    degree = max((d for d in (1, 2, 3) if math.comb(count + d, d) - 1 <= MOST_PRODUCTS), default=1)
+    most = min(MOST_PRODUCTS, len(fitted) // IMAGES_PER_PRODUCT)
+    degree = max((d for d in (1, 2, 3) if math.comb(count + d, d) - 1 <= most), default=1)
     return products(one, degree), products(other, degree)
 
 

@@ -153,7 +153,7 @@ def read_record(path: Path) -> RunRecord:
             epochs=tuple(_epoch(entry) for entry in _as(list, value["epochs"])),
             toys={name: _rate(counted) for name, counted in _as(dict, value["toys"]).items()},
             digests={name: _as(str, digest) for name, digest in _as(dict, value.get("digests", {})).items()},
-            poses=_as(dict, value.get("poses", {})),
+            poses=_poses(_as(dict, value.get("poses", {}))),
         )
     except KeyError as error:
         raise QuatcapsError(f"{path} is not {what}: it has no {error.args[0]}") from error
@@ -210,6 +210,21 @@ def _rate(counted: Any) -> Rate:
     if not 0 <= rate.errors <= rate.images or not rate.images:
         raise ValueError(f"{rate.errors} errors in {rate.images} images")
     return rate
+
+
+def _poses(found: dict[str, Any]) -> dict[str, Any]:
+    """The same, after looking for what tables are made of."""
+    if found:
+        probes = [*_as(dict, found["within"]).values(), *_as(dict, found["across"]).values()]
+        numbers = [_as(dict, probe)["azimuth_r2"] for probe in probes]
+        numbers += [_as(dict, each)[name] for each in _as(list, found["transfer"]) for name in ("turn", "ratio")]
+        if found["residual"] is not None:
+            numbers.append(_as(dict, found["residual"])["poses"])
+        if found["orientation"] is not None:
+            numbers += [_as(dict, found["orientation"])[name] for name in ("median_degrees", "within_10", "within_30")]
+        for number in numbers:
+            _as(float, number)
+    return found
 
 
 def _epoch(entry: Any) -> Record:
