@@ -20,7 +20,7 @@ ROOMS = (
     ("models", "data"),
     ("testing",),
     ("training",),
-    ("inspection",),
+    ("inspection", "explorer"),
     ("report",),
     ("bench",),
     ("paper",),

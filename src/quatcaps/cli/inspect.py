@@ -43,12 +43,10 @@ def inspect(
     from quatcaps.report.poses import pose_figure, pose_tables
     from quatcaps.training.evaluate import check_images, images_of
     from quatcaps.training.run import choose_device, load_images
-    from quatcaps.weights.zoo import run_or_weights
+    from quatcaps.weights.zoo import named_or_run, run_or_weights
 
     console, trained = standard_output(), run_or_weights(run, weights)
-    others = [
-        run_or_weights(Path(name), None) if Path(name).is_dir() else run_or_weights(None, name) for name in beside or []
-    ]
+    others = [named_or_run(name) for name in beside or []]
     chosen, place, config = choose_device(device), data_folder(data_dir), trained.config
     for other in others:
         if other.config.dataset != config.dataset:

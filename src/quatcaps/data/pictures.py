@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
@@ -48,18 +49,28 @@ def open_picture(path: Path) -> Image.Image:
     Transparency is left out; of 16 bits the upper 8 are kept.
     """
     with _opened(path) as opened:
-        opened.load()
-        picture = ImageOps.exif_transpose(opened)
-        if min(picture.size) < 1:
-            raise QuatcapsError(f"{path} is {picture.width}×{picture.height}: give an image with pixels")
-        if picture.mode in ("I", "F"):
-            raise QuatcapsError(f"{path} holds 32-bit values: save it with 8 or 16 bits per channel")
-        if picture.mode.startswith("I;16"):
-            return Image.fromarray((np.asarray(picture) >> 8).astype(np.uint8))
-        if picture.mode in _GREY:
-            return picture.convert("L")
-        # A palette with transparency may only become RGBA.
-        return (picture.convert("RGBA") if picture.mode == "P" else picture).convert("RGB")
+        return _upright(opened, str(path))
+
+
+def open_bytes(received: bytes, name: str) -> Image.Image:
+    """The same of a file's bytes; `name` says in errors which file they are."""
+    with _opened(io.BytesIO(received), name) as opened:
+        return _upright(opened, name)
+
+
+def _upright(opened: Image.Image, name: str) -> Image.Image:
+    opened.load()
+    picture = ImageOps.exif_transpose(opened)
+    if min(picture.size) < 1:
+        raise QuatcapsError(f"{name} is {picture.width}×{picture.height}: give an image with pixels")
+    if picture.mode in ("I", "F"):
+        raise QuatcapsError(f"{name} holds 32-bit values: save it with 8 or 16 bits per channel")
+    if picture.mode.startswith("I;16"):
+        return Image.fromarray((np.asarray(picture) >> 8).astype(np.uint8))
+    if picture.mode in _GREY:
+        return picture.convert("L")
+    # A palette with transparency may only become RGBA.
+    return (picture.convert("RGBA") if picture.mode == "P" else picture).convert("RGB")
 
 
 def pixels(picture: Image.Image) -> Tensor:
@@ -79,14 +90,18 @@ def square_pixels(picture: Image.Image, size: int) -> Tensor:
 
 
 @contextlib.contextmanager
-def _opened(path: Path) -> Iterator[Image.Image]:
-    """An image file; whatever opening or decoding it raises becomes one line about that file."""
+def _opened(source: Path | io.BytesIO, name: str = "") -> Iterator[Image.Image]:
+    """An image file, or the bytes of one; whatever opening or decoding it raises becomes one line about that file."""
+    path = name or source
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             warnings.simplefilter("error", Image.DecompressionBombWarning)
             # By its name, Pillow would map an uncompressed file into memory, and scramble a TIFF that lies on its side.
-            with path.open("rb") as file, Image.open(file, formats=_FORMATS) as opened:
+            with (
+                source.open("rb") if isinstance(source, Path) else source as file,
+                Image.open(file, formats=_FORMATS) as opened,
+            ):
                 yield opened
     except QuatcapsError:
         raise

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import torch
+from PIL import Image
 from torch import Tensor
 
 from quatcaps.data.pictures import open_picture, square_pixels
@@ -23,7 +24,12 @@ def read_image(path: Path, channels: int, size: int) -> Tensor:
     """
     if not 1 <= channels <= 3:
         raise QuatcapsError(f"this network takes {channels} channels: image files are read for 1, 2 or 3")
-    picture = open_picture(path).convert("RGB" if channels == 3 else "L")
+    return as_channels(open_picture(path), channels, size)
+
+
+def as_channels(picture: Image.Image, channels: int, size: int) -> Tensor:
+    """The same of a picture."""
+    picture = picture.convert("RGB" if channels == 3 else "L")
     if channels != 2:
         return square_pixels(picture, size)
     width, height = picture.size

@@ -67,6 +67,11 @@ def run_or_weights(run: Path | None, weights: str | Path | None) -> Trained:
     return trained(weights)
 
 
+def named_or_run(name: str) -> Trained:
+    """The network of a run's folder, or of weights by their name or path."""
+    return trained_run(open_run(Path(name))) if (Path(name) / "run.json").exists() else trained(name)
+
+
 def find(name: str | Path) -> Path:
     """The file of some weights, with its card beside it; an error where there are none."""
     if str(name) in names():

@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -62,17 +63,32 @@ class _Views:
     strength: Tensor  # (n, 2) float32: what the lamp gives directly and to the sky
 
 
+class Stage(NamedTuple):
+    """A toy ready to be drawn from anywhere: what of it does not depend on the viewpoint."""
+
+    body: Body
+    sky: Sky
+
+
+def stage(toy: Toy, device: torch.device | str = "cpu") -> Stage:
+    made = body(toy, torch.device(device))
+    return Stage(made, sky(made))
+
+
 def draw(toy: Toy, viewpoints: Sequence[Viewpoint], size: int, device: torch.device | str = "cpu") -> Tensor:
     """Stereo pairs (N, 2, size, size) uint8, on the CPU; no viewpoint's bytes depend on the others."""
-    device = torch.device(device)
-    images = torch.empty(len(viewpoints), 2, size, size, dtype=torch.uint8)
     if not viewpoints:
-        return images
-    made = body(toy, device)
-    around = sky(made)
+        return torch.empty(0, 2, size, size, dtype=torch.uint8)
+    return draw_on(stage(toy, device), viewpoints, size)
+
+
+def draw_on(stage: Stage, viewpoints: Sequence[Viewpoint], size: int) -> Tensor:
+    """The same of a toy that is drawn again and again."""
+    made, around = stage
+    images = torch.empty(len(viewpoints), 2, size, size, dtype=torch.uint8)
     # Viewpoints that share a lamp come together, so that it is mapped once.
     order = sorted(range(len(viewpoints)), key=lambda k: (viewpoints[k][0] % 360.0, viewpoints[k][2]))
-    at_once = _AT_ONCE.get(device.type, max(1, 512 * 48 * 48 // (size * size)))
+    at_once = _AT_ONCE.get(made.device.type, max(1, 512 * 48 * 48 // (size * size)))
     for start in range(0, len(order), at_once):
         chosen = order[start : start + at_once]
         views = _arranged([viewpoints[k] for k in chosen], made)

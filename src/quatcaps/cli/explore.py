@@ -1,0 +1,31 @@
+"""`quatcaps explore`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from quatcaps.cli.flags import Weights
+from quatcaps.console import say, standard_output
+
+
+def explore(
+    run: Annotated[Path | None, typer.Argument(help="folder of a run", metavar="RUN")] = None,
+    weights: Weights = None,
+    beside: Annotated[
+        list[str] | None,
+        typer.Option(metavar="RUN|NAME", help="another run or weights, on the same toy; may be repeated"),
+    ] = None,
+    port: Annotated[int, typer.Option(help="0: any that is free", min=0, max=65535)] = 8765,
+    host: Annotated[str, typer.Option(help="address to listen on; other machines reach 0.0.0.0")] = "127.0.0.1",
+    browser: Annotated[bool, typer.Option(help="open the page")] = True,
+) -> None:
+    """Turn a toy with your hands and watch the capsules: a page in your browser, served from this machine."""
+    from quatcaps.explorer.serve import serve
+    from quatcaps.weights.zoo import named_or_run, run_or_weights
+
+    console = standard_output()
+    networks = [run_or_weights(run, weights), *(named_or_run(name) for name in beside or [])]
+    serve(networks, host, port, browser, lambda line: say(console, line))

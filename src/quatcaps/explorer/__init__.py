@@ -1,0 +1,1 @@
+"""The explorer: turn a toy, watch the capsules. A local web application, and the same as one file."""

@@ -1,0 +1,162 @@
+"""What a network says of an image, as the page shows it: everything is a list or a number, ready for JSON."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from quatcaps import quaternion
+from quatcaps.capsules import Capsules
+from quatcaps.data.preprocessing import for_evaluation
+from quatcaps.data.toys.catalogue import CLASSES
+from quatcaps.errors import QuatcapsError
+from quatcaps.layers.explanation import ExplainedLayer
+from quatcaps.models import parameter_count
+from quatcaps.models.capsule_network import CapsuleNetwork
+from quatcaps.models.explanation import Explanation, Part
+from quatcaps.training.trained import Trained
+
+KINDS = {3: "direction", 4: "orientation"}
+"""What the pose of a class is, by its numbers."""
+PARTS = 6
+"""Strongest parts of the winner; each has BRANCHES parts of its own, and so on."""
+BRANCHES = 2
+DIGITS = 4
+
+
+@dataclass(frozen=True)
+class Shown:
+    """A network on the page."""
+
+    trained: Trained
+
+    def __post_init__(self) -> None:
+        trained = self.trained
+        if trained.channels != 2:
+            raise QuatcapsError(
+                f"{trained.name} takes images of {trained.channels} channels: the explorer shows stereo pairs, 2; give "
+                "a network that was trained on toys-many, toys or smallnorb"
+            )
+        trained.network.eval()
+
+    @property
+    def oriented(self) -> bool:
+        """Whether class poses were trained to be orientations that can be held against the truth."""
+        return self.trained.config.pose_weight > 0 and self.trained.config.dataset.startswith("toys")
+
+    @property
+    def knows_toys(self) -> bool:
+        return self.trained.classes == CLASSES
+
+    def to_json(self) -> dict[str, Any]:
+        """What does not depend on the image."""
+        height, width = self.trained.size
+        side = self.trained.config.crop
+        top, left = ((height - side) // 2, (width - side) // 2) if side else (0, 0)
+        return {
+            "name": self.trained.name,
+            "model": self.trained.config.model,
+            "dataset": self.trained.config.dataset,
+            "parameters": parameter_count(self.trained.network),
+            "classes": list(self.trained.classes),
+            "capsules": isinstance(self.trained.network, CapsuleNetwork),
+            "oriented": self.oriented,
+            "knowsToys": self.knows_toys,
+            "window": {"top": top, "left": left, "height": side or height, "width": side or width},
+        }
+
+    def inputs(self, images: Tensor) -> Tensor:
+        """(N, 2, H, W) uint8 → what the network sees of them."""
+        return for_evaluation(self.trained.config, images)
+
+    @torch.inference_mode()
+    def look(self, image: Tensor, orientation: list[float] | None = None) -> dict[str, Any]:
+        """One image (2, H, W) uint8, with the capsules of every layer where there are capsules."""
+        inputs, network = self.inputs(image[None]), self.trained.network
+        if not isinstance(network, CapsuleNetwork):
+            output = network(inputs)
+            poses = getattr(output, "poses", None)
+            return self.classes(output.activations[0], None if poses is None else poses[0], orientation)
+        explanation = network.explain(inputs)
+        classes = explanation.layers[-1].capsules
+        found = self.classes(classes.activations[0].flatten(), classes.poses[0].flatten(1), orientation)
+        winner = found["winner"]
+        return {
+            **found,
+            "layers": [layer_of(layer) for layer in explanation.layers],
+            "tree": [part_of(part) for part in tree(explanation, winner)],
+            "iterations": [
+                iteration_of(step.capsules, step.assignments, winner) for step in explanation.layers[-1].iterations
+            ],
+        }
+
+    @torch.inference_mode()
+    def turn(self, images: Tensor, orientations: list[list[float]]) -> dict[str, Any]:
+        """Many images of one toy: activations, and the pose of the class with the largest mean activation."""
+        output = self.trained.network(self.inputs(images))
+        activations, poses = output.activations, getattr(output, "poses", None)
+        winner = int(activations.mean(0).argmax())
+        found: dict[str, Any] = {"winner": winner, "activations": rounded(activations), "poses": None, "degrees": None}
+        if poses is not None and poses.shape[2] in KINDS:
+            chosen = quaternion.safe_unit(poses[:, winner].double(), 1)
+            found["poses"] = rounded(chosen)
+            if self.oriented:
+                true = torch.tensor(orientations, dtype=torch.float64)
+                found["degrees"] = rounded(quaternion.geodesic_distance(chosen, true).rad2deg())
+        return found
+
+    def classes(self, activations: Tensor, poses: Tensor | None, orientation: list[float] | None) -> dict[str, Any]:
+        """The classes' activations (classes,), and the winner's pose, of unit length."""
+        winner = int(activations.argmax())
+        found: dict[str, Any] = {"activations": rounded(activations), "winner": winner, "pose": None}
+        if poses is not None and poses.shape[1] in KINDS:
+            pose = quaternion.safe_unit(poses[winner].double(), 0)
+            length = float(poses[winner].norm())
+            found["pose"] = {"kind": KINDS[len(pose)], "numbers": rounded(pose), "length": round(length, DIGITS)}
+            if self.oriented and orientation is not None and len(pose) == 4:
+                true = torch.tensor(orientation, dtype=torch.float64)
+                found["pose"]["degrees"] = round(float(quaternion.geodesic_distance(pose, true).rad2deg()), 2)
+        return found
+
+
+def layer_of(layer: ExplainedLayer) -> dict[str, Any]:
+    """The activations of a layer of the one image, (capsules, rows, columns), and where they stand: the first in pixels
+    of the window, and the step from one to the next."""
+    down, across = layer.places
+    return {
+        "name": layer.name,
+        "grid": list(layer.grid),
+        "activations": rounded(layer.capsules.activations[0]),
+        "first": [down.first, across.first],
+        "step": [down.step, across.step],
+    }
+
+
+def tree(explanation: Explanation, winner: int) -> tuple[Part, ...]:
+    """The strongest parts of the winner, each with its own."""
+
+    def below(part: Part) -> Part:
+        parts = explanation.parts(0, part.level, part.capsule, part.row, part.column, BRANCHES)
+        return part._replace(parts=tuple(below(child) for child in parts))
+
+    return tuple(below(part) for part in explanation.parts(0, len(explanation.layers) - 1, winner, most=PARTS))
+
+
+def part_of(part: Part) -> dict[str, Any]:
+    value = {**part._asdict(), "parts": [part_of(child) for child in part.parts]}
+    return {name: round(number, DIGITS) if isinstance(number, float) else number for name, number in value.items()}
+
+
+def iteration_of(capsules: Capsules, assignments: Tensor, winner: int) -> dict[str, Any]:
+    """What the classes were after an iteration, and which share of each child below the winner took, (children, rows,
+    columns)."""
+    shares = assignments[0, ..., winner, 0, 0].permute(2, 0, 1)
+    return {"activations": rounded(capsules.activations[0].flatten()), "shares": rounded(shares)}
+
+
+def rounded(values: Tensor) -> list[Any]:
+    """Nested lists of numbers with few digits."""
+    return values.double().mul(10**DIGITS).round().div(10**DIGITS).tolist()

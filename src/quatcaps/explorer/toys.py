@@ -1,0 +1,82 @@
+"""The toys that the explorer shows: test kinds of `toys-many`, from any viewpoint."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from quatcaps.data.orientations import orientation
+from quatcaps.data.toys import many
+from quatcaps.data.toys.camera import LAMPS
+from quatcaps.data.toys.catalogue import CLASSES
+from quatcaps.data.toys.many.renderer import Stage, draw_on, stage
+from quatcaps.errors import QuatcapsError
+
+SIZE = 48
+LOWEST, HIGHEST = 0.0, 90.0
+"""Degrees of elevation that can be drawn."""
+TRAINED = (30.0, 70.0)
+"""Those that networks are trained on."""
+
+
+@dataclass(frozen=True)
+class View:
+    """A toy from somewhere: category and kind count from 0, angles are in degrees."""
+
+    category: int = 0
+    kind: int = 0
+    azimuth: float = 30.0
+    elevation: float = 40.0
+    lighting: int = 0
+
+    def __post_init__(self) -> None:
+        for name, value, count in (
+            ("category", self.category, len(CLASSES)),
+            ("kind", self.kind, many.TEST_KINDS),
+            ("lighting", self.lighting, len(LAMPS)),
+        ):
+            if not 0 <= value < count:
+                raise QuatcapsError(f"{name} is {value}: give a number from 0 to {count - 1}")
+        if not math.isfinite(self.azimuth):
+            raise QuatcapsError(f"azimuth is {self.azimuth}: give degrees, any finite number")
+        if not LOWEST <= self.elevation <= HIGHEST:
+            raise QuatcapsError(f"elevation is {self.elevation}: give degrees from {LOWEST:g} to {HIGHEST:g}")
+
+    @property
+    def rotor(self) -> list[float]:
+        """The orientation in which the toy is seen."""
+        angles = torch.tensor([self.azimuth, self.elevation], dtype=torch.float64)
+        return [float(number) for number in orientation(*angles)]
+
+    def to_json(self) -> dict[str, Any]:
+        return {**vars(self), "orientation": self.rotor}
+
+
+@lru_cache(maxsize=32)
+def on_stage(category: int, kind: int) -> Stage:
+    """A toy, ready to be drawn."""
+    return stage(many.kind(category, many.FIRST["test"] + kind))
+
+
+def drawn(views: list[View]) -> Tensor:
+    """(N, 2, SIZE, SIZE) uint8: stereo pairs of one toy."""
+    if len({(view.category, view.kind) for view in views}) != 1:
+        raise QuatcapsError("views of several toys: they are drawn one toy at a time")
+    viewpoints = [(view.azimuth, view.elevation, view.lighting) for view in views]
+    return draw_on(on_stage(views[0].category, views[0].kind), viewpoints, SIZE)
+
+
+def catalogue() -> dict[str, Any]:
+    """What there is to choose."""
+    return {
+        "categories": list(CLASSES),
+        "kinds": many.TEST_KINDS,
+        "lightings": len(LAMPS),
+        "size": SIZE,
+        "elevation": {"lowest": LOWEST, "highest": HIGHEST, "trained": list(TRAINED)},
+    }
