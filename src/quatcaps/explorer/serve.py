@@ -6,6 +6,7 @@ import socket
 import threading
 import webbrowser
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 
 from quatcaps.errors import QuatcapsError
 from quatcaps.explorer.shown import Shown
@@ -40,17 +41,19 @@ def serve(networks: Sequence[Trained], host: str, port: int, browser: bool, tell
 
 def bound(host: str, port: int) -> socket.socket:
     """A socket that listens; an error that says what to do where it cannot be had."""
-    try:
-        family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
-        listening = socket.socket(family, socket.SOCK_STREAM)
-        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listening.bind((host, port))
-        listening.listen(128)
-    except OSError as error:
-        raise QuatcapsError(
-            f"cannot listen on {host}, port {port} ({error.strerror or error}): another program may use it; give "
-            "another --port, or --port 0 for any that is free"
-        ) from error
+    with ExitStack() as on_failure:
+        try:
+            family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
+            listening = on_failure.enter_context(socket.socket(family, socket.SOCK_STREAM))
+            listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listening.bind((host, port))
+            listening.listen(128)
+        except OSError as error:
+            raise QuatcapsError(
+                f"cannot listen on {host}, port {port} ({error.strerror or error}): another program may use it; give "
+                "another --port, or --port 0 for any that is free"
+            ) from error
+        on_failure.pop_all()
     return listening
 
 

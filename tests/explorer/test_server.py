@@ -1,0 +1,286 @@
+"""The explorer's server, asked over a real connection: right answers, and clear ones to what is wrong."""
+
+from __future__ import annotations
+
+import base64
+import io
+import json
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import uvicorn
+from PIL import Image
+
+from quatcaps import models, quaternion
+from quatcaps.data.toys.catalogue import CLASSES
+from quatcaps.errors import QuatcapsError
+from quatcaps.explorer import toys
+from quatcaps.explorer.serve import bound, serve
+from quatcaps.explorer.server import LARGEST_UPLOAD, application
+from quatcaps.explorer.shown import Shown
+from quatcaps.explorer.toys import View
+from quatcaps.training.config import TrainingConfig
+from quatcaps.training.trained import Trained
+from quatcaps.weights.zoo import trained
+
+ROTOR = {"primary": 4, "pose_blocks": ((8, 2), (8, 2)), "activation_blocks": ((8, 4),), "capsules": ((4, 3, 2),)}
+RESNET = {"widths": (8, 8), "blocks": 1, "poses": True}
+
+
+def network_of(model: str, settings: dict[str, Any], **config: Any) -> Trained:
+    """A network whose weights are random, as if it were trained on toys."""
+    network = models.build(model, channels=2, classes=5, seed=0, **settings)
+    chosen = TrainingConfig(dataset="toys-many", model=model, model_settings=settings, **config)
+    return Trained(f"<script>{model}", network, chosen, 2, CLASSES, (48, 48))
+
+
+@pytest.fixture(scope="module")
+def networks() -> list[Shown]:
+    return [
+        Shown(network_of("qcn-rotor", ROTOR, pose_weight=1.0)),
+        Shown(network_of("resnet-20", RESNET)),
+        Shown(network_of("cnn-small", {})),
+    ]
+
+
+@pytest.fixture(scope="module")
+def address(networks: list[Shown]) -> Iterator[str]:
+    """Of a running server."""
+    listening = bound("127.0.0.1", 0)
+    server = uvicorn.Server(uvicorn.Config(application(networks), log_level="warning"))
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
+    thread.start()
+    while not server.started:
+        time.sleep(0.01)
+    yield f"http://127.0.0.1:{listening.getsockname()[1]}"
+    server.should_exit = True
+    thread.join()
+    listening.close()
+
+
+def ask(url: str, body: bytes | None = None, **headers: str) -> tuple[int, Any]:
+    """The status and what the answer says."""
+    request = urllib.request.Request(url, data=body, headers=headers)
+    try:
+        with urllib.request.urlopen(request) as answer:
+            text, status, kind = answer.read(), answer.status, answer.headers["Content-Type"]
+    except urllib.error.HTTPError as error:
+        text, status, kind = error.read(), error.code, error.headers["Content-Type"]
+    return status, json.loads(text) if kind == "application/json" else text.decode()
+
+
+def encoded(picture: Image.Image, kind: str = "PNG") -> bytes:
+    buffer = io.BytesIO()
+    picture.save(buffer, format=kind)
+    return buffer.getvalue()
+
+
+def test_what_there_is(address: str) -> None:
+    status, found = ask(f"{address}/api/about")
+    assert status == 200
+    assert found["toys"]["categories"] == list(CLASSES)
+    capsules, resnet, cnn = found["networks"]
+    assert capsules["name"] == "<script>qcn-rotor"
+    assert (capsules["capsules"], resnet["capsules"], cnn["capsules"]) == (True, False, False)
+    assert (capsules["oriented"], resnet["oriented"]) == (True, False)
+    assert capsules["window"] == {"top": 8, "left": 8, "height": 32, "width": 32}
+
+
+def test_a_look_is_what_the_network_says(address: str, networks: list[Shown]) -> None:
+    view = View(category=2, kind=5, azimuth=77.5, elevation=51.0, lighting=3)
+    status, found = ask(f"{address}/api/look?category=2&kind=5&azimuth=77.5&elevation=51&lighting=3")
+    assert status == 200
+    image = toys.drawn([view])
+    shown = Image.open(io.BytesIO(base64.b64decode(found["image"]["left"].split(",")[1])))
+    assert np.array_equal(np.asarray(shown), image[0, 0].numpy())
+    for each, said in zip(networks, found["networks"], strict=True):
+        with torch.no_grad():
+            output = each.trained.network(each.inputs(image))
+        wanted = output.activations[0]
+        assert said["activations"] == pytest.approx(wanted.tolist(), abs=2e-4)
+        assert said["winner"] == int(wanted.argmax())
+    pose = found["networks"][0]["pose"]
+    assert pose["kind"] == "orientation"
+    assert np.linalg.norm(pose["numbers"]) == pytest.approx(1, abs=1e-3)
+    apart = quaternion.geodesic_distance(torch.tensor(pose["numbers"]), torch.tensor(found["view"]["orientation"]))
+    assert pose["degrees"] == pytest.approx(float(apart.rad2deg()), abs=0.1)
+    assert found["networks"][1]["pose"]["kind"] == "orientation"
+    assert "degrees" not in found["networks"][1]["pose"], "nobody trained it to be one"
+    assert found["networks"][2]["pose"] is None
+
+
+def test_layers_and_parts_of_a_look(address: str, networks: list[Shown]) -> None:
+    _, found = ask(f"{address}/api/look?azimuth=10")
+    said, network = found["networks"][0], networks[0].trained.network
+    explanation = network.explain(networks[0].inputs(toys.drawn([View(azimuth=10.0)])))
+    assert [layer["name"] for layer in said["layers"]] == [layer.name for layer in explanation.layers]
+    for layer, wanted in zip(said["layers"], explanation.layers, strict=True):
+        assert np.allclose(layer["activations"], wanted.capsules.activations[0].detach(), atol=1e-4)
+    (first,) = explanation.parts(0, 2, said["winner"], most=1)
+    told = said["tree"][0]
+    assert (told["capsule"], told["row"], told["column"]) == (first.capsule, first.row, first.column)
+    assert {part["level"] for part in told["parts"]} == {0}
+    assert len(said["iterations"]) == 2
+    assert said["iterations"][-1]["activations"] == pytest.approx(said["activations"], abs=2e-4)
+    assert "layers" not in found["networks"][1]
+
+
+def test_a_turn_is_made_of_looks(address: str) -> None:
+    _, turn = ask(f"{address}/api/turn?category=4&kind=2&elevation=35&steps=4")
+    assert turn["azimuths"] == [0, 90, 180, 270]
+    for number, azimuth in enumerate(turn["azimuths"]):
+        _, look = ask(f"{address}/api/look?category=4&kind=2&elevation=35&azimuth={azimuth}")
+        for found, said in zip(turn["networks"], look["networks"], strict=True):
+            assert found["activations"][number] == pytest.approx(said["activations"], abs=3e-4)
+        assert turn["orientations"][number] == look["view"]["orientation"]
+    assert [len(each["poses"] or []) for each in turn["networks"]] == [4, 4, 0]
+    assert len(turn["networks"][0]["degrees"]) == 4
+    assert turn["networks"][1]["degrees"] is None
+
+
+@pytest.mark.parametrize(
+    ("question", "words"),
+    [
+        ("look?azimuth=abc", "azimuth is 'abc': give a number"),
+        ("look?azimuth=nan", "azimuth is nan: give degrees, any finite number"),
+        ("look?azimuth=1e400", "azimuth is inf"),
+        ("look?elevation=91", "elevation is 91.0: give degrees from 0 to 90"),
+        ("look?kind=20", "kind is 20: give a number from 0 to 19"),
+        ("look?kind=1.5", "kind is '1.5': give a whole number"),
+        ("look?category=-1", "category is -1"),
+        (f"look?lighting={'9' * 5000}", "lighting is"),
+        ("turn?steps=1000", "steps is 1000: give a number from 4 to 72"),
+    ],
+)
+def test_nonsense_has_an_answer(address: str, question: str, words: str) -> None:
+    status, found = ask(f"{address}/api/{question}")
+    assert status == 400
+    assert words in found["error"]
+    assert len(found["error"]) < 300
+    assert ask(f"{address}/api/about")[0] == 200, "it goes on"
+
+
+def test_paths_that_are_not_there(address: str) -> None:
+    for path in ("/etc/passwd", "/../server.py", "/%2e%2e/server.py", "/page/index.html", "/api"):
+        assert ask(address + path)[0] == 404
+    assert ask(f"{address}/api/image")[0] == 405
+    assert ask(f"{address}/api/look", b"x")[0] == 405
+
+
+def test_other_names_of_this_host_are_not_answered(address: str) -> None:
+    """A page of somebody else that had its name lead here would read what this one says."""
+    assert ask(f"{address}/api/about", Host="evil.example")[0] == 400
+    assert ask(f"{address}/api/about", Host="localhost:1234")[0] == 200
+
+
+def test_the_page_may_load_nothing_from_elsewhere(address: str) -> None:
+    with urllib.request.urlopen(address) as answer:
+        assert "default-src 'none'" in answer.headers["Content-Security-Policy"]
+        assert answer.headers["X-Content-Type-Options"] == "nosniff"
+        assert answer.headers["Content-Type"].startswith("text/html")
+
+
+@pytest.mark.parametrize("kind", ["PNG", "JPEG", "WEBP"])
+def test_an_image_of_ones_own(address: str, kind: str) -> None:
+    pixels = np.random.default_rng(0).integers(0, 255, (60, 90, 3), dtype=np.uint8)
+    status, found = ask(f"{address}/api/image", encoded(Image.fromarray(pixels), kind))
+    assert status == 200
+    assert found["view"] is None
+    assert found["image"]["left"] == found["image"]["right"]
+    assert "degrees" not in found["networks"][0]["pose"]
+
+
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        (b"", "no image came"),
+        (b"GIF89a nonsense", "the image is not an image that can be read"),
+        (b"\x89PNG\r\n\x1a\n" + bytes(100), "the image is not an image that can be read"),
+        (bytes(LARGEST_UPLOAD + 1), "more than 10 MB"),
+        (encoded(Image.new("1", (10_000, 10_000))), "larger than"),
+    ],
+)
+def test_what_is_no_image(address: str, body: bytes, words: str) -> None:
+    status, found = ask(f"{address}/api/image", body)
+    assert status == 400
+    assert words in found["error"]
+    assert ask(f"{address}/api/about")[0] == 200
+
+
+def test_fifty_at_once(address: str) -> None:
+    with ThreadPoolExecutor(50) as pool:
+        answers = list(pool.map(lambda k: ask(f"{address}/api/look?azimuth={7 * k}"), range(50)))
+    assert {status for status, _ in answers} == {200}
+    assert [found["view"]["azimuth"] for _, found in answers] == [7 * k for k in range(50)]
+
+
+def test_more_than_can_wait_are_told_to_come_again(networks: list[Shown], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("quatcaps.explorer.server.WAITING", 0)
+    listening = bound("127.0.0.1", 0)
+    server = uvicorn.Server(uvicorn.Config(application(networks[:1]), log_level="warning"))
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
+    thread.start()
+    try:
+        status, found = ask(f"http://127.0.0.1:{listening.getsockname()[1]}/api/look")
+    finally:
+        server.should_exit = True
+        thread.join()
+        listening.close()
+    assert status == 503
+    assert "try again" in found["error"]
+
+
+def test_other_channels_are_refused() -> None:
+    with pytest.raises(QuatcapsError, match=r"qcn-mnist takes images of 1 channels: the explorer shows stereo pairs"):
+        Shown(trained("qcn-mnist"))
+
+
+def test_a_port_in_use() -> None:
+    with bound("127.0.0.1", 0) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(QuatcapsError, match=rf"port {port} .* --port 0"):
+            serve([network_of("cnn-small", {})], "127.0.0.1", port, False, lambda line: None)
+    with pytest.raises(QuatcapsError, match=r"cannot listen on nowhere\.invalid"):
+        bound("nowhere.invalid", 0)
+
+
+def test_without_the_packages(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "uvicorn", None)
+    with pytest.raises(QuatcapsError, match=r"pip install 'quatcaps\[explore\]'"):
+        serve([network_of("cnn-small", {})], "127.0.0.1", 0, False, lambda line: None)
+
+
+def test_views_are_of_one_toy() -> None:
+    view = View()
+    with pytest.raises(QuatcapsError, match="one toy at a time"):
+        toys.drawn([view, replace(view, kind=1)])
+
+
+def test_ctrl_c_stops_it(tmp_path: Path) -> None:
+    command = [sys.executable, "-u", "-m", "quatcaps", "explore", "--weights", "qcn-smallnorb"]
+    process = subprocess.Popen(
+        [*command, "--port", "0", "--no-browser"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None
+    line = process.stdout.readline()
+    assert line.startswith("qcn-smallnorb at http://127.0.0.1:")
+    port = int(line.split(":")[2].split("/")[0])
+    with socket.create_connection(("127.0.0.1", port)):
+        process.send_signal(signal.SIGINT)  # with a tab that is still open
+        out, err = process.communicate(timeout=20)
+    assert "Traceback" not in out + err
+    assert process.returncode in (0, 130)
