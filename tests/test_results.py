@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import statistics
 from pathlib import Path
@@ -54,3 +55,12 @@ def test_tables_are_rendered_from_the_records(name: str, tmp_path: Path) -> None
     render(name, list(ROWS.values()), tmp_path)
     for suffix in (".md", ".csv"):
         assert (tmp_path / f"{name}{suffix}").read_text() == (RESULTS / f"{name}{suffix}").read_text(), name
+
+
+def test_what_is_told_of_poses_was_measured() -> None:
+    found = json.loads((RESULTS / "inspected/qcn-smallnorb/poses.json").read_text(encoding="utf-8"))["networks"][0]
+    text = (RESULTS.parent / "docs/poses.md").read_text(encoding="utf-8")
+    (turn,) = (each for each in found["transfer"] if each["turn"] == 40)
+    told = [f"| {found['residual']['poses']:.1f} | 1.4 |", f"| {turn['ratio']:.2f} | 1 |", f"| {turn['moved']:.1f}° |"]
+    told += [f"R² {probe['azimuth_r2']:.2f}, {probe['azimuth_degrees']:.0f}°" for probe in found["within"].values()]
+    assert [words for words in told if words not in text] == []
