@@ -197,10 +197,34 @@ def test_test_images_do_not_depend_on_the_training_kinds(tmp_path: Path) -> None
     assert len(files(tmp_path)) == 1
 
 
-def test_the_default_set_has_a_hundred_thousand_pairs() -> None:
-    assert sum(len(job.chosen) for job in dataset._jobs("train", many.KINDS, 0)) == 100_000
-    assert sum(len(job.chosen) for job in dataset._jobs("test", many.TEST_KINDS, 0)) == 20_000
-    assert sum(len(job.chosen) for job in dataset._jobs("train", 3, 0)) == 3 * 972 * 5
+@pytest.mark.parametrize(
+    ("split", "kinds", "mini", "pairs"),
+    [
+        ("train", many.KINDS, False, 100_000),
+        ("test", many.KINDS, False, 20_000),
+        ("train", 3, False, 3 * 972 * 5),
+        ("train", many.KINDS, True, 6_000),
+        ("test", 3, True, 2_000),
+    ],
+)
+def test_how_many_pairs_there_are(split: str, kinds: int, mini: bool, pairs: int) -> None:
+    jobs = dataset._jobs(split, *dataset._extent(split, kinds, mini), 0)
+    assert sum(len(job.chosen) for job in jobs) == pairs
+
+
+@pytest.mark.usefixtures("quick")
+def test_the_small_set_is_a_part_of_the_large_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its kinds and viewpoints are those of a larger set, and it has a file and a digest of its own."""
+    monkeypatch.setattr(dataset, "MINI", {"train": (2, 3), "test": (1, 2)})
+    small = data.load("toys-many-mini", "train", folder=tmp_path, size=8)
+    assert len(small) == 5 * 2 * 3
+    assert len(data.load("toys-many-mini", "test", folder=tmp_path, size=8)) == 5 * 2
+    assert len(data.load("toys-many-mini", "all", folder=tmp_path, size=8)) == 5 * (2 * 3 + 2)
+    large = data.load("toys-many-1", "train", folder=tmp_path, size=8)
+    assert small.digest != large.digest
+    seen = {tuple(values) for values in zip(*(column.tolist() for column in large.info.values()), strict=True)}
+    first = small.select(small.info["instance"] == 0)
+    assert {tuple(values) for values in zip(*(column.tolist() for column in first.info.values()), strict=True)} < seen
 
 
 @pytest.mark.usefixtures("quick")

@@ -40,11 +40,15 @@ def _toys(
     return toys.load(split, size=size or 48, seed=seed, cache=folder / "toys", progress=progress, **codes)
 
 
-def _many(kinds: int, split: str, folder: Path, size: int, seed: int, stage: Stage | None) -> ImageSet:
+def _many(
+    kinds: int, split: str, folder: Path, size: int, seed: int, stage: Stage | None, mini: bool = False
+) -> ImageSet:
     if split == "all":
-        return concatenate([_many(kinds, each, folder, size, seed, stage) for each in toys.SPLITS], "toys-many")
+        parts = [_many(kinds, each, folder, size, seed, stage, mini) for each in toys.SPLITS]
+        return concatenate(parts, "toys-many")
     progress = stage(f"rendering the {split} toys") if stage is not None else None
-    return many.load(split, kinds=kinds, size=size or 48, seed=seed, cache=folder / "toys", progress=progress)
+    cache = folder / "toys"
+    return many.load(split, kinds=kinds, mini=mini, size=size or 48, seed=seed, cache=cache, progress=progress)
 
 
 def _published(name: str, split: str, folder: Path, size: int, seed: int, stage: Stage | None) -> ImageSet:
@@ -55,6 +59,7 @@ DATASETS: dict[str, Dataset] = {name: Dataset(partial(_published, name), PIPELIN
     "toys": Dataset(partial(_toys, {}), PIPELINES["toys"]),
     "toys-mini": Dataset(partial(_toys, MINI), PIPELINES["toys-mini"]),
     "toys-many": Dataset(partial(_many, many.KINDS), PIPELINES["toys-many"]),
+    "toys-many-mini": Dataset(partial(_many, many.KINDS, mini=True), PIPELINES["toys-many"]),
 }
 
 

@@ -47,6 +47,7 @@ MODELS: Registry[Model] = Registry(
         "qcn-deep": _capsules("the same behind one more residual block: the published weights", variants.QCN_DEEP),
         "qcn-rotor": _capsules("QCN of equivariant capsules: rotors from the right", variants.QCN_ROTOR),
         "qcn-rotor-deep": _capsules("the same in the shape of qcn-deep", variants.QCN_ROTOR_DEEP),
+        "qcn-rotor-small": _capsules("the same in the shape of qcn-small, for CPUs", variants.QCN_ROTOR_SMALL),
         "qcn-joint": _capsules("QCN, not branched", variants.QCN_JOINT),
         "qcn-fixed-axis": _capsules("QCN with one fixed axis: only angles are learned", variants.QCN_FIXED_AXIS),
         "qcn-free": _capsules("QCN with free 3×3 maps instead of rotations", variants.QCN_FREE),

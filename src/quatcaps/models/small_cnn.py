@@ -14,9 +14,11 @@ from quatcaps.models.network import Network
 
 @dataclass(frozen=True)
 class SmallCNNSettings:
-    """`widths`: the channels of each 3×3 convolution, each followed by BN, ReLU and 2×2 max-pooling."""
+    """`widths`: the channels of each 3×3 convolution, each followed by BN, ReLU and 2×2 max-pooling; `poses`: classes
+    have quaternions too, from a linear layer beside that of the scores."""
 
     widths: tuple[int, ...] = (20, 40, 60)
+    poses: bool = False
 
 
 class SmallCNN(Network):
@@ -34,6 +36,7 @@ class SmallCNN(Network):
             self.features.append(nn.Conv2d(before, width, 3, padding=1, bias=False))
             self.features.extend([nn.BatchNorm2d(width), nn.ReLU(), nn.MaxPool2d(2)])
         self.classify = nn.Linear(settings.widths[-1], classes)
+        self.pose = nn.Linear(settings.widths[-1], 4 * classes) if settings.poses else None
 
     @property
     def least_size(self) -> int:
@@ -43,4 +46,6 @@ class SmallCNN(Network):
     def forward(self, images: Tensor) -> Logits:
         check_images(images, self.channels, self.classify.weight)
         check_size(images, self.least_size, f"{len(self.settings.widths)} poolings by 2")
-        return Logits(self.classify(self.features(images).mean((2, 3))))
+        pooled = self.features(images).mean((2, 3))
+        poses = None if self.pose is None else self.pose(pooled).unflatten(1, (self.classes, 4))
+        return Logits(self.classify(pooled), poses)

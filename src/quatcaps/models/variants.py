@@ -46,6 +46,7 @@ QCN_DEEP = replace(QCN, **DEEP)
 
 ROTOR: Mapping[str, Any] = {"pose": "rotor", "unit": True, "routing": routing.EM(variance="isotropic")}
 QCN_ROTOR, QCN_ROTOR_DEEP = replace(QCN, **ROTOR), replace(QCN_DEEP, **ROTOR)
+QCN_ROTOR_SMALL = replace(QCN_SMALL, **ROTOR)
 """Quaternion capsules that are equivariant: unit quaternions turned by learned rotors from the right, one variance for
 all four numbers. A rotation of all primary poses turns every later pose by it and changes no activation."""
 

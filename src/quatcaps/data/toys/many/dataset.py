@@ -38,6 +38,9 @@ TEST_KINDS, TEST_VIEWPOINTS = 20, 200
 PAIRS = 20_000
 """Training pairs a category, at most: viewpoints are shared out among the kinds."""
 
+MINI = {"train": (40, 30), "test": (10, 40)}
+"""What `toys-many-mini` has instead: kinds a category, and viewpoints of each; 6,000 and 2,000 pairs."""
+
 VIEWPOINTS = len(ELEVATIONS) * len(AZIMUTHS) * len(LIGHTINGS)
 
 Progress = Callable[[int, int], None]
@@ -74,8 +77,14 @@ def viewpoints_of(category: int, number: int, seed: int, count: int) -> Tensor:
     return order[:count].sort().values
 
 
-def _jobs(split: str, kinds: int, seed: int) -> list[_Job]:
-    each = TEST_VIEWPOINTS if split == "test" else min(VIEWPOINTS, PAIRS // kinds)
+def _extent(split: str, kinds: int, mini: bool) -> tuple[int, int]:
+    """Kinds a category, and viewpoints of each."""
+    if mini:
+        return MINI[split]
+    return (TEST_KINDS, TEST_VIEWPOINTS) if split == "test" else (kinds, min(VIEWPOINTS, PAIRS // kinds))
+
+
+def _jobs(split: str, kinds: int, each: int, seed: int) -> list[_Job]:
     return [
         _Job(category, number, viewpoints_of(category, number, seed, each))
         for category in range(len(CLASSES))
@@ -87,6 +96,7 @@ def load(
     split: str,
     *,
     kinds: int = KINDS,
+    mini: bool = False,
     size: int = 48,
     seed: int = 0,
     cache: Path | None = None,
@@ -97,7 +107,8 @@ def load(
 
     kinds: training kinds a category, 1 … 20,000. A category has up to 20,000 training pairs whatever their number: more
     kinds show fewer viewpoints each, and below 21 kinds all 972 are shown. The test split does not depend on it: 20
-    other kinds a category from 200 viewpoints each. `info["instance"]` is the kind's number, as `kind` takes it.
+    other kinds a category from 200 viewpoints each. `info["instance"]` is the kind's number, as `kind` takes it. mini:
+    the small set, `MINI`, whatever `kinds` is.
     cache: a folder where the images are kept. progress(done, total) counts pairs while rendering. device: where to
     render; a GPU where there is one, or else all cores. The images are the same but for rounding: on one H200 a pixel
     in 5.5 million differed, by 1.
@@ -106,7 +117,8 @@ def load(
         raise unknown_name("split of the toys", split, FIRST)
     check_kinds(kinds)
     check_size(size)
-    jobs = _jobs(split, TEST_KINDS if split == "test" else kinds, seed)
+    kinds, each = _extent(split, kinds, mini)
+    jobs = _jobs(split, kinds, each, seed)
     columns = [job.info() for job in jobs]
     info = {name: torch.cat([column[name] for column in columns]) for name in columns[0]}
     labels = torch.cat([torch.full_like(job.chosen, job.category) for job in jobs])
@@ -114,7 +126,7 @@ def load(
     if cache is None:
         images = rendered()
     else:
-        named = split if split == "test" else f"{split}{kinds}"
+        named = f"{split}-mini" if mini else split if split == "test" else f"{split}{kinds}"
         contents: dict[str, object] = {"toys-many": named, "size": size, "seed": seed, "generator": generator_version()}
         path = cache / f"toys-many-{named}-{size}-seed{seed}-{generator_version()}.safetensors"
         images = rendered_once(path, contents, (len(labels), 2, size, size), rendered)
@@ -125,7 +137,7 @@ def load(
         classes=CLASSES,
         info=info,
         source=f"{len(jobs) // len(CLASSES)} kinds a category, rendered with seed {seed} by {generator_version()}",
-        digest=digest_of(["toys-many", generator_version(), seed, size, kinds]),
+        digest=digest_of(["toys-many", generator_version(), seed, size, kinds, each]),
         aligned=True,
     )
 
@@ -152,14 +164,15 @@ def render(
 
 
 def kinds_in(name: str) -> int | None:
-    """The number of kinds in a dataset's name: `toys-many`, or `toys-many-300` for 300; None for other names.
+    """The number of kinds in a dataset's name: `toys-many`, or `toys-many-300` for 300; None for other names, of which
+    `toys-many-mini` is one.
 
     >>> kinds_in("toys-many-300")
     300
     """
     if name == "toys-many":
         return KINDS
-    if not name.startswith("toys-many-"):
+    if not name.startswith("toys-many-") or name == "toys-many-mini":
         return None
     count = name.removeprefix("toys-many-")
     if not (count.isascii() and count.isdecimal() and len(count) <= 9):
