@@ -288,7 +288,7 @@ def test_what_poses_know(tmp_path: Path) -> None:
     assert found["Poses, smallNORB"]["QCN", "best"] == ("1.0e-06", "0.26 ± 0.01 (3)", "0.60 ± 0.10 (3)", "–")
     (layers,) = (table for table in page.tables if "by layer" in table.title)
     assert layers.columns == ("row", "primary", "capsules 1", "stage 1", "classes")
-    apart = found["Differences of errors"]["azimuth, novel", "QCN, rotors less QCN"]
+    apart = found["Differences of errors"]["azimuth, novel", "QCN, rotors, best, less QCN"]
     mean, low, high = map(float, re.findall(r"[+-][\d.]+", apart[0]))
     assert low <= mean <= high < 0
     assert read_record(record_path(tmp_path, rows[0].key, 0)).poses["transfer"][0]["ratio"] == 0.25

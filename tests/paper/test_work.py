@@ -20,10 +20,11 @@ from quatcaps.paper.miniature import quick
 from quatcaps.paper.record import read_record
 from quatcaps.paper.row import Row
 from quatcaps.paper.rows import ROWS
-from quatcaps.paper.stopping import Deadline, stopping_after
+from quatcaps.paper.stopping import NEVER, Deadline, stopping_after
 from quatcaps.paper.work import DAMAGED, DONE, NONE, OTHER, STARTED, Job, Place, in_order, perform, state
 from quatcaps.training.lock import HeldError, holding
 from quatcaps.training.progress import TrainingProgress
+from quatcaps.training.run import open_run
 
 ROW = quick(ROWS["azimuth-strict/em"])
 JOB = Job(ROW, 0)
@@ -273,3 +274,15 @@ def test_nothing_begins_after_the_deadline(place: Place, console: Console, train
     assert summary.left == [JOB]
     assert not trained
     assert not summary.interrupted
+
+
+def test_a_pretrained_row_begins_with_the_run_of_another(place: Place, console: Console) -> None:
+    """In miniature, plain networks stand for both; without the first there is no second, and the others go on."""
+    first = replace(changed(PLAIN, viewpoints="all", epochs=1), key="first/row", viewpoints="all")
+    second = replace(PLAIN, key="second/row", pretrained="first/row")
+    before = perform([Job(second, 0)], place, console, NEVER)
+    assert "begins with the weights of first/row, seed 0" in before.failed[Job(second, 0)]
+    assert not place.folder(Job(second, 0)).exists()
+    after = perform([Job(first, 0), Job(second, 0)], place, console, NEVER)
+    assert after.trained == [Job(first, 0), Job(second, 0)]
+    assert str(place.folder(Job(first, 0))) in open_run(place.folder(Job(second, 0))).initial

@@ -24,22 +24,36 @@ def train(
     resume: Annotated[
         Path | None, typer.Option(help="continue the run in this folder, with its own configuration")
     ] = None,
+    init_from: Annotated[
+        str | None,
+        typer.Option(
+            metavar="RUN|NAME",
+            help="begin with the weights of a run, or of those that quatcaps weights list shows; classes that are "
+            "others begin anew",
+        ),
+    ] = None,
     data_dir: DataDir = None,
     **settings: Any,
 ) -> None:
     """Train a network; all settings have flags."""
     from quatcaps.paper.recipes import configured
     from quatcaps.training.start import resume_run, start_run
+    from quatcaps.weights.zoo import named_or_run
 
     changes = given(settings)
     if resume is not None:
-        refused = [name for name in changes if name != "device"] + (["output"] if output else [])
+        beside = {"output": output, "init_from": init_from}
+        refused = [name for name in changes if name != "device"] + [name for name, value in beside.items() if value]
         if refused:
             raise QuatcapsError(
                 f"--{refused[0].replace('_', '-')} cannot change a run that is resumed: its own configuration goes on"
             )
         resume_run(resume, data_dir, standard_output(), changes.get("device"))
         return
+    initial = None if init_from is None else named_or_run(init_from)
+    if initial is not None and "model" not in changes:
+        kept = {**initial.config.model_settings, **changes.get("model_settings", {})}
+        changes = {**changes, "model": initial.config.model, "model_settings": kept}
     config = configured(recipe, changes)
     folder = output or Path("runs") / f"{Path(config.dataset).stem}-{config.model}-{config.seed}"
-    start_run(config, folder, data_dir, standard_output())
+    start_run(config, folder, data_dir, standard_output(), initial)

@@ -12,6 +12,8 @@ from quatcaps.training.config import TrainingConfig
 
 OBJECTIVE = "poses"
 """The recipe of rows that are trained with a pose objective."""
+PRETRAINED = "pretrained"
+"""… and of those that begin with such a network, trained on many kinds of toys."""
 ROTOR, QCN, RESNET = "QCN, rotors", "QCN", "ResNet"
 SMALL_RESNET: Mapping[str, Any] = {"widths": (12, 24, 48), "poses": True}
 """154,249 parameters on stereo pairs of five classes, where QCN with rotors has 163,234."""
@@ -25,11 +27,13 @@ OF_RESNET: Mapping[str, Any] = {
 training kinds, as those of QCN were."""
 ONCE: Mapping[str, Any] = {"evaluate_every": 0, "test_crops": 1}
 
-TOYS = "toys-many"
+TOYS, TOYS_HERE = "toys-many", "toys"
+OF_VIEWPOINTS = ("qcn-rotor/best", "qcn/best", "qcn-rotor/pretrained")
 SYSTEMS: Mapping[str, tuple[str, str, Mapping[str, Any]]] = {
     "qcn-rotor/poses": (ROTOR, OBJECTIVE, {"model": "qcn-rotor-deep", "model_settings": {}, "pose_weight": 5.0}),
     "qcn-rotor/best": (ROTOR, "best", {"model": "qcn-rotor-deep", "model_settings": {}}),
     "qcn/best": (QCN, "best", {"model": "qcn-deep", "model_settings": {}}),
+    "qcn-rotor/pretrained": (ROTOR, PRETRAINED, {"model": "qcn-rotor-deep", "model_settings": {}}),
     "resnet/poses": (RESNET, OBJECTIVE, OF_RESNET),
 }
 """By key: system, recipe and what it changes of `best`."""
@@ -55,17 +59,18 @@ def make_row(key: str, experiment: str, base: Recipe, dataset: str, changes: Map
         viewpoints=viewpoints,
         protocol=changes.get("protocol", ""),
         inspected=viewpoints == "all",
+        pretrained=f"poses-{TOYS_HERE}/qcn-rotor/{OBJECTIVE}" if recipe == PRETRAINED else "",
     )
 
 
 def rows_of_poses() -> list[Row]:
     """Kinds of toys that were not trained on; smallNORB's test toys; those from novel viewpoints."""
-    rows = [make_row(key, "toys", best, TOYS, {}) for key in SYSTEMS]
+    rows = [make_row(key, TOYS_HERE, best, TOYS, {}) for key in SYSTEMS if not key.endswith(PRETRAINED)]
     for key in ("qcn-rotor/poses", "qcn-rotor/best", "qcn/best"):
         relative = {"pose_weight": RELATIVE} if key.endswith(OBJECTIVE) else {}
         rows.append(make_row(key, "smallnorb", best, "smallnorb", relative))
     for viewpoints in ("azimuth", "elevation"):
         base: Recipe = partial(best_of_viewpoints, viewpoints, "strict")
         strict = {"viewpoints": viewpoints, "protocol": "strict"}
-        rows += [make_row(key, viewpoints, base, "smallnorb", strict) for key in ("qcn-rotor/best", "qcn/best")]
+        rows += [make_row(key, viewpoints, base, "smallnorb", strict) for key in OF_VIEWPOINTS]
     return rows

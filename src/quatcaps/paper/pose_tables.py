@@ -10,6 +10,7 @@ from typing import Any
 
 from quatcaps.inspection.inspection import CLASSES
 from quatcaps.paper.collection import Entry, columns, spread
+from quatcaps.paper.pose_rows import QCN
 from quatcaps.report.tables import NOTHING, Table
 from quatcaps.training.poses import NEAR
 
@@ -17,8 +18,9 @@ TURN = 40
 RESAMPLED = 10_000
 NOTES = (
     "Mean ± sample deviation (number of seeds), at the end of training; no epoch is chosen. `best`: classes alone; "
-    "`poses`: with a pose objective beside them. Toys: 20 kinds a category that were not trained on, 20,000 stereo "
-    "pairs. Residual: of class poses after a rotation of all primary poses (chance 1.4). A turn of 40°: the rotation "
+    "`poses`: with a pose objective beside them; `pretrained`: `best`, begun with a network of `poses` on many kinds "
+    "of toys. Toys: 20 kinds a category that were not trained on, 20,000 stereo pairs. Residual: of class poses after "
+    "a rotation of all primary poses (chance 1.4). A turn of 40°: the rotation "
     "that it makes of the poses of some toys, on other toys; the error in parts of that of shuffled pairs (chance 1). "
     "R²: what a ridge regression reads of the azimuth, within a toy from other lightings, across toys from other toys "
     "(chance 0). Orientation: of the true class's pose against that of the toy (chance 132°); on smallNORB, of the "
@@ -96,7 +98,7 @@ def viewpoint_table(entries: Sequence[Entry]) -> Table:
     lines = [
         (
             entry.row.viewpoints,
-            entry.row.system,
+            f"{entry.row.system}, {entry.row.recipe}",
             entry.parameters,
             spread(entry.errors("test")),
             spread(entry.errors("novel")),
@@ -109,13 +111,16 @@ def viewpoint_table(entries: Sequence[Entry]) -> Table:
 
 
 def difference_table(entries: Sequence[Entry]) -> Table:
-    """The first system of an experiment less the second."""
+    """Other systems of an experiment less QCN."""
     lines = []
     for viewpoints in dict.fromkeys(entry.row.viewpoints for entry in entries):
-        first, second = [entry for entry in entries if entry.row.viewpoints == viewpoints][:2]
-        for name, words in (("test", "familiar"), ("novel", "novel")):
-            told = difference(first.errors(name), second.errors(name))
-            lines.append((f"{viewpoints}, {words}", f"{first.row.system} less {second.row.system}", told))
+        members = [entry for entry in entries if entry.row.viewpoints == viewpoints]
+        (second,) = (entry for entry in members if entry.row.system == QCN)
+        for first in members:
+            for name, words in (("test", "familiar"), ("novel", "novel")) if first is not second else ():
+                told = difference(first.errors(name), second.errors(name))
+                systems = f"{first.row.system}, {first.row.recipe}, less {second.row.system}"
+                lines.append((f"{viewpoints}, {words}", systems, told))
     return Table("Differences of errors", ("experiment", "systems", "difference (points)"), tuple(lines))
 
 

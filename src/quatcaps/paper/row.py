@@ -28,7 +28,8 @@ class Row:
     recipe: `paper`, `best`, or `control` for what the paper does not train. default: whether it is trained unless
     asked for by name. configuration: everything but the seed. folds: for settings that are compared on held-out
     images, the data seeds that hold them out, one after the other as the seed counts. inspected: whether it is also
-    measured what the poses know, on the test images.
+    measured what the poses know, on the test images. pretrained: the key of the row whose run of the same seed lends it
+    its first weights.
     """
 
     key: str
@@ -44,6 +45,7 @@ class Row:
     default: bool = True
     folds: tuple[int, ...] = ()
     inspected: bool = False
+    pretrained: str = ""
 
     def config(self, seed: int) -> TrainingConfig:
         """What the run of that seed is told to do."""

@@ -20,11 +20,13 @@ from quatcaps.paper.record import RunRecord, differences, make_record, read_reco
 from quatcaps.paper.row import Row
 from quatcaps.paper.stopping import NEVER, Deadline
 from quatcaps.paper.torchrun import train_together
+from quatcaps.training.checkpoint import checkpoints, read_position
 from quatcaps.training.config import TrainingConfig
 from quatcaps.training.lock import HeldError, holding, owned
 from quatcaps.training.loop import RunInterruptedError
 from quatcaps.training.run import create_run, open_run
 from quatcaps.training.start import checked, load_run_images, resume_run, start_run
+from quatcaps.training.trained import Trained, trained_run
 
 DONE, STARTED, NONE, OTHER, DAMAGED = "done", "started", "none", "other settings", "damaged"
 """States of a run: recorded; begun; neither; recorded or begun with other settings than its row has now; its record, or
@@ -183,6 +185,8 @@ def train(job: Job, place: Place, console: Console, *, again: bool = False, dead
     begun = (folder / "run.json").exists()
     wanted = wanted.changed({"device": place.device})
     if place.processes > 1:
+        if job.row.pretrained:
+            raise QuatcapsError(f"{job} begins with the weights of another run: train it by one process")
         experiment = load_run_images(wanted, place.data_dir, console)
         run = open_run(folder) if begun else create_run(folder, checked(wanted), experiment.training, experiment.tests)
         train_together(folder, place.processes, place.device, place.data_dir, deadline)
@@ -190,11 +194,28 @@ def train(job: Job, place: Place, console: Console, *, again: bool = False, dead
         if begun:
             run = resume_run(folder, place.data_dir, console, place.device)
         else:
-            run = start_run(wanted, folder, place.data_dir, console)
+            run = start_run(wanted, folder, place.data_dir, console, pretrained(job, place))
         experiment = load_run_images(run.config, place.data_dir, console)
     row = job.row
     record = make_record(row.key, row.recipe, run, experiment, place.device, inspected=row.inspected)
     write_record(place.record(job), record)
+
+
+def pretrained(job: Job, place: Place) -> Trained | None:
+    """The network that a run begins with, where its row says so: that of another row's run of the same seed."""
+    if not job.row.pretrained:
+        return None
+    folder = place.work / job.row.pretrained / f"seed-{job.seed}"
+    try:
+        run = open_run(folder)
+        if not (saved := checkpoints(run.checkpoints)) or read_position(saved[-1]).epoch < run.config.epochs:
+            raise QuatcapsError(f"{folder} is not trained to its end")
+        return trained_run(run)
+    except QuatcapsError as error:
+        raise QuatcapsError(
+            f"it begins with the weights of {job.row.pretrained}, seed {job.seed}: {error}; train that first, in the "
+            "same --work"
+        ) from error
 
 
 def _not_resumable(folder: Path, wanted: TrainingConfig) -> str:

@@ -40,6 +40,7 @@ class Run:
     size: tuple[int, int]  # of the stored images: height, width
     provenance: str = ""  # where the images came from, in a few words
     digests: dict[str, str] = field(default_factory=dict)  # of the images, by name; empty: unknown
+    initial: str = ""  # whose weights it began with; empty: random ones
 
     @property
     def checkpoints(self) -> Path:
@@ -123,6 +124,7 @@ def write_run(run: Run) -> Run:
         "data": run.provenance,
         "digests": run.digests,
         "versions": versions(choose_device(run.config.device)),
+        **({"initial": run.initial} if run.initial else {}),
     }
     write_json(run.folder / "run.json", description)
     return run
@@ -150,7 +152,10 @@ def open_run(folder: Path) -> Run:
         provenance, digests = str(description.get("data", "")), description.get("digests", {})
         if not isinstance(digests, dict) or not all(isinstance(digest, str) for digest in digests.values()):
             raise TypeError("digests must be text by name")
-        return Run(folder, config, description["channels"], classes, (height, width), provenance, digests)
+        initial = description.get("initial", "")
+        if not isinstance(initial, str):
+            raise TypeError("initial must be text")
+        return Run(folder, config, description["channels"], classes, (height, width), provenance, digests, initial)
     except QuatcapsError as error:
         raise QuatcapsError(f"{folder / 'run.json'} is not a run's description: {error}") from error
     except (KeyError, TypeError, ValueError, AttributeError) as error:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 
 import torch
@@ -14,8 +15,11 @@ from quatcaps.data.batches import check_batch
 from quatcaps.data.cache import data_folder
 from quatcaps.data.imageset import ImageSet
 from quatcaps.data.splits import Experiment
+from quatcaps.errors import QuatcapsError
 from quatcaps.models import build, parameter_count, stored_settings
+from quatcaps.training.checkpoint import checkpoints
 from quatcaps.training.config import TrainingConfig
+from quatcaps.training.initial import begin_with, check_initial, described
 from quatcaps.training.lock import owned
 from quatcaps.training.loop import Trainer
 from quatcaps.training.poses import check_poses
@@ -31,6 +35,7 @@ from quatcaps.training.run import (
     open_run,
     write_run,
 )
+from quatcaps.training.trained import Trained
 
 
 def load_run_images(config: TrainingConfig, folder: Path | None, console: Console) -> Experiment:
@@ -43,8 +48,11 @@ def load_run_images(config: TrainingConfig, folder: Path | None, console: Consol
     return load_experiment(config, load)
 
 
-def start_run(config: TrainingConfig, folder: Path, data_dir: Path | None, console: Console) -> Run:
-    """Trains a new run in `folder`, with the other processes where torchrun started several."""
+def start_run(
+    config: TrainingConfig, folder: Path, data_dir: Path | None, console: Console, initial: Trained | None = None
+) -> Run:
+    """Trains a new run in `folder`, with the other processes where torchrun started several; from the weights of
+    another network, where one is given."""
     with joined() as processes:
         console = processes.console(console)
         config = checked(config)
@@ -59,11 +67,18 @@ def start_run(config: TrainingConfig, folder: Path, data_dir: Path | None, conso
         check_network(config, config.seen(training.size))
         check_objective(config, experiment)
         run = new_run(folder, config, training, experiment.tests)
+        if initial is not None:
+            check_initial(initial, run.network(), training)
+            run = replace(run, initial=described(initial))
         with ExitStack() as held:
             if processes.leads:
                 check_free(folder)
                 held.enter_context(owned(folder))
                 write_run(run)
+            if initial is not None:
+                with processes.one_first():
+                    if processes.leads:
+                        begin_with(run, initial, training)
             return train_to_end(run, experiment, console, processes=processes)
 
 
@@ -97,11 +112,18 @@ def train_to_end(
             f"{run.folder} does not say which images it was begun with, but that they were "
             f"{run.provenance or 'of unknown provenance'}; here are {experiment.training.source or 'others'}",
         )
+    if run.initial and not checkpoints(run.checkpoints):
+        raise QuatcapsError(
+            f"{run.folder} was stopped before the weights of {run.initial.split(',')[0]}, which it begins with, were "
+            "written: remove it and begin again"
+        )
     trainer = Trainer(run, experiment, device, processes)
     if trainer.position.epoch >= config.epochs:
         say(console, f"{run.folder} is trained to its end, {config.epochs} epochs")
         return run
     begun = f" from step {trainer.position.step}" if trainer.position.step else ""
+    if run.initial and not begun:
+        begun = f" from the weights of {run.initial.split(',')[0]}"
     source = f" ({experiment.training.source})" if experiment.training.source else ""
     together = f" by {processes.share.processes} processes" if processes.several else ""
     if trainer.step.on_gpu and processes.several:
