@@ -286,7 +286,7 @@ def test_finite_in_finite_out_of_wild_layers(children: str, case: Case, backend:
 
 def moments_and_gradients(backend: str, dtype: torch.dtype, parents: Parents) -> list[Tensor]:
     """One call under given parents, and the gradients of everything that went in."""
-    case = Case(images=1, children=2, size=4, kernel=3, parents=5)
+    case = Case(images=1, children=4, size=4, kernel=3, parents=5)
     torch.manual_seed(2)
     maps = pose_type(case.pose).maps(case.window.offsets, case.children, case.parents)().detach()
     leaves = [
