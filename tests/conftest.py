@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable
+from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple
 
@@ -17,6 +18,8 @@ from quatcaps.data.imageset import ImageSet
 
 if not torch.cuda.is_available():
     os.environ["TRITON_INTERPRET"] = "1"  # before the first kernel is imported, which happens when one is needed
+    if find_spec("triton"):
+        import quick_interpreter  # noqa: F401
 
 for finder in sys.meta_path:
     if isinstance(finder, _JaxtypingFinder):

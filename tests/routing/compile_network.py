@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 
 import torch
 
@@ -17,6 +18,7 @@ else:
     settings = {"primary": 2, "capsules": ((3, 2, 2),)}
     name, size, compiler = "qcn-small", 13, "aot_eager"
     if "triton" in backends:
+        sys.path.append(str(Path(__file__).parents[1]))
         import quick_interpreter  # noqa: F401
 for backend in backends:
     network = use_backend(build(name, channels=2, classes=3, seed=0, **settings), backend).to(device)

@@ -6,13 +6,9 @@ Every kernel and every way through it runs in the interpreter, in some shape; on
 from __future__ import annotations
 
 from fnmatch import fnmatchcase
-from importlib.util import find_spec
 
 import pytest
 import torch
-
-if not torch.cuda.is_available() and find_spec("triton"):
-    import quick_interpreter  # noqa: F401
 
 SHAPES = (
     "3x3", "7x7", "stride 2", "100 classes", "one parent", "3 rows of 3", "3 rows of 2", "5 rows of 1", "2 rows of 2",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 
 import torch
 from torch import Tensor
@@ -14,6 +15,7 @@ from quatcaps.routing.triton import em, operators, vb
 
 device = sys.argv[1]
 if device == "cpu":
+    sys.path.append(str(Path(__file__).parents[1]))
     import quick_interpreter  # noqa: F401
 generator = torch.Generator().manual_seed(0)
 WINDOW = Window(2, 1)
