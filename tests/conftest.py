@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 from collections.abc import Callable
@@ -94,3 +95,9 @@ def command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str])
         return Outcome(int(code or 0), captured.out, captured.err)  # type: ignore[call-overload]
 
     return run
+
+
+def pytest_collection_finish() -> None:
+    """What is there by now stays: the collector of garbage need not look at it again and again."""
+    gc.collect()
+    gc.freeze()
