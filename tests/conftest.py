@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 from collections.abc import Callable
+from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple
 
+import jaxtyping
 import pytest
 import torch
 from jaxtyping._import_hook import _JaxtypingFinder
@@ -17,6 +20,8 @@ from quatcaps.data.imageset import ImageSet
 
 if not torch.cuda.is_available():
     os.environ["TRITON_INTERPRET"] = "1"  # before the first kernel is imported, which happens when one is needed
+    if find_spec("triton"):
+        import quick_interpreter  # noqa: F401
 
 for finder in sys.meta_path:
     if isinstance(finder, _JaxtypingFinder):
@@ -29,8 +34,10 @@ def toys_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A data folder with `toys-mini` rendered in it; of several test processes, by the first that needs it."""
     alone = "PYTEST_XDIST_WORKER" not in os.environ
     folder = tmp_path_factory.mktemp("data") if alone else tmp_path_factory.getbasetemp().parent / "data"
+    jaxtyping.config.update("jaxtyping_disable", True)  # a third of the time; the toys have tests of their own
     for split in ("train", "test"):
         data.load("toys-mini", split, folder=folder)
+    jaxtyping.config.update("jaxtyping_disable", False)
     return folder
 
 
@@ -88,3 +95,9 @@ def command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str])
         return Outcome(int(code or 0), captured.out, captured.err)  # type: ignore[call-overload]
 
     return run
+
+
+def pytest_collection_finish() -> None:
+    """What is there by now stays: the collector of garbage need not look at it again and again."""
+    gc.collect()
+    gc.freeze()

@@ -6,6 +6,7 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -36,6 +37,10 @@ def test_examples_run(path: Path) -> None:
     assert losses[-1] < losses[0] / 2
 
 
-def test_the_command_line_takes_an_example_by_its_path() -> None:
-    printed = run("-m", "quatcaps", "--plugin", str(ROOT / "examples" / "own_pose.py"), "models")
-    assert re.search(r"poses: .*\bcomplex\b", printed)
+@pytest.mark.usefixtures("own_names")
+def test_the_command_line_takes_an_example_by_its_path(command: Callable, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, "own_pose", raising=False)
+    outcome = command("--plugin", ROOT / "examples" / "own_pose.py", "models")
+    assert outcome.code == 0, outcome.err
+    assert re.search(r"poses: .*\bcomplex\b", outcome.out)
+    monkeypatch.delitem(sys.modules, "own_pose")

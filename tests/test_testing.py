@@ -37,7 +37,7 @@ def test_layers_are_like_the_reference(backend: str) -> None:
         ClassCapsules(2, 3, pose="matrix", coordinates=True, backend=backend, routing=VB(batch_norm=False)),
         ConvolutionalCapsules(2, 3, 2, pose="rotor", routing=ISOTROPIC, backend=backend),
     ):
-        assert_like_reference(layer.to(DEVICE))
+        assert_like_reference(layer.to(DEVICE), images=1)
 
 
 def test_a_layer_that_is_not_like_the_reference() -> None:
@@ -49,11 +49,12 @@ def test_a_layer_that_is_not_like_the_reference() -> None:
 @pytest.mark.parametrize("backend", ["reference", *FAST])
 @pytest.mark.parametrize("pose", ["rotor", "matrix"])
 def test_an_isotropic_variance_is_equivariant(pose: str, backend: str) -> None:
+    children = 1 if backend == "triton" and not ON_GPU else 2  # as many are twice the steps of the interpreter
     for layer in (
-        ConvolutionalCapsules(2, 3, 2, pose=pose, routing=ISOTROPIC, backend=backend),
-        ClassCapsules(2, 3, pose=pose, routing=ISOTROPIC, backend=backend),
+        ConvolutionalCapsules(children, 3, 2, pose=pose, routing=ISOTROPIC, backend=backend),
+        ClassCapsules(children, 3, pose=pose, routing=ISOTROPIC, backend=backend),
     ):
-        assert_equivariant(layer.to(DEVICE))
+        assert_equivariant(layer.to(DEVICE), images=1)
         if backend != "triton":
             assert_equivariant(layer.double())
 

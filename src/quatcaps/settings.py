@@ -7,6 +7,7 @@ dotted name, `routing.iterations`, changes a field inside it.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import json
 import types
 import typing
@@ -56,6 +57,12 @@ def parts_of(settings: Any) -> dict[str, Part]:
     return {field.name: field.metadata["part"] for field in dataclasses.fields(settings) if "part" in field.metadata}
 
 
+@functools.cache
+def hints_of(kind: type) -> dict[str, Any]:
+    """The types of a class's fields; it takes a while to evaluate them."""
+    return typing.get_type_hints(kind)
+
+
 def change(settings: T, changes: Mapping[str, Any], what: str = "setting") -> T:
     """`settings` with some fields replaced. Text is read as the field's type, so command-line values work.
 
@@ -67,7 +74,7 @@ def change(settings: T, changes: Mapping[str, Any], what: str = "setting") -> T:
 def read(settings: Any, changes: Mapping[str, Any], what: str) -> dict[str, Any]:
     """New values for the fields of `settings`, or of a class of settings; `what` begins the names in errors."""
     kind = settings if isinstance(settings, type) else type(settings)
-    hints, parts = typing.get_type_hints(kind), parts_of(kind)
+    hints, parts = hints_of(kind), parts_of(kind)
     known = {field.name for field in dataclasses.fields(kind) if field.init}
     held = {name: getattr(settings, name, None) for name in parts}
     inner = [f"{name}.{field}" for name, value in held.items() for field in parts[name].fields(value)]
@@ -163,13 +170,24 @@ def describe(hint: Any) -> str:
 
 def to_json(settings: Any) -> dict[str, Any]:
     """A dataclass as plain JSON values."""
-    return {field.name: field_to_json(settings, field.name) for field in dataclasses.fields(settings)}
+    parts = parts_of(settings)
+    return {
+        field.name: _plain(getattr(settings, field.name), parts.get(field.name))
+        for field in dataclasses.fields(settings)
+    }
 
 
 def field_to_json(settings: Any, name: str) -> Any:
     """One field as a plain JSON value."""
-    value, parts = getattr(settings, name), parts_of(settings)
-    return parts[name].write(value) if name in parts else json.loads(json.dumps(value, default=dataclasses.asdict))
+    return _plain(getattr(settings, name), parts_of(settings).get(name))
+
+
+def _plain(value: Any, how: Part | None) -> Any:
+    if how is not None:
+        return how.write(value)
+    if type(value) in (bool, int, float, str, types.NoneType):
+        return value
+    return json.loads(json.dumps(value, default=dataclasses.asdict))
 
 
 def flags_between(settings: Any, base: Any) -> list[str]:

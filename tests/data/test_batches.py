@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import runpy
 import subprocess
 import sys
 import threading
@@ -285,28 +286,20 @@ def test_batch_that_does_not_fit(noise_images: ImageSet, batch: int) -> None:
         batches_of(noise_images, batch)
 
 
-def test_processes_of_torchrun_share_the_stream(tmp_path: Path) -> None:
-    """What two real processes show is, put together, what one shows."""
-    script = Path(__file__).with_name("share_batches.py")
+def test_processes_of_torchrun_share_the_stream(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What two real processes show is, put together, what this one shows."""
+    script = str(Path(__file__).with_name("share_batches.py"))
     shown = {}
     for processes in (1, 2):
         folder = tmp_path / str(processes)
         folder.mkdir()
-        started = subprocess.run(
-            [
-                sys.executable,
-                "-m",
-                "torch.distributed.run",
-                "--standalone",
-                f"--nproc-per-node={processes}",
-                script,
-                folder,
-            ],
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        assert started.returncode == 0, started.stderr
+        monkeypatch.setattr(sys, "argv", [script, str(folder)])
+        if processes == 1:
+            runpy.run_path(script)
+        else:
+            torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
+            started = subprocess.run([*torchrun, *sys.argv], capture_output=True, text=True, check=False)
+            assert started.returncode == 0, started.stderr
         parts = [json.loads((folder / f"{rank}.json").read_text()) for rank in range(processes)]
         shown[processes] = [[*chain(*together)] for together in zip(*parts, strict=True)]
     assert shown[1] == shown[2]

@@ -34,9 +34,10 @@ def test_every_flipped_bit_of_a_header_is_seen_or_changes_nothing(tmp_path: Path
     length = 8 + int.from_bytes(whole[:8], "little")
     harmless = 0
     for bit in range(8 * length):
-        spoilt = bytearray(whole)
-        spoilt[bit // 8] ^= 1 << bit % 8
-        path.write_bytes(spoilt)
+        place = bit // 8
+        with path.open("r+b") as file:  # a byte in its place: many times faster than a new file
+            file.seek(max(place - 1, 0))
+            file.write(whole[max(place - 1, 0) : place] + bytes([whole[place] ^ 1 << bit % 8]))
         stored = read(path, CONTENTS)
         if stored is not None:
             harmless += 1

@@ -64,7 +64,8 @@ def check_lanes(program: str) -> None:
         assert "sizePerThread = [1, 1, 4], threadsPerWarp = [1, 32, 1]" in layouts[layout], layouts[layout]
 
 
-def compile_layer(layer: Layer) -> None:
+def compile_layer(layer: Layer, weighted: int, uniform: bool = True) -> None:
+    """The pass over children for so many weighted moments, and for uniform ones."""
     of_layer = {"LAYER": layer.sizes}
     for finds in (launch.TOTALS, launch.SUMS) if layer.everywhere else (launch.BOTH,):
         flags = {**of_layer, "FINDS": finds}
@@ -72,22 +73,21 @@ def compile_layer(layer: Layer) -> None:
         compile_kernel(backward.sum_parents, {**flags, **launch.plan_parents(layer).options()})
     compile_kernel(forward.sum_uniform, {**of_layer, **launch.plan_uniform(layer).options()})
     by_child = backward.sum_children_wide if layer.wide else backward.sum_children
-    for iterations in (1,) if layer.wide and layer.parents == 32 else (2,):
-        options = {**of_layer, **launch.plan_children(layer, 2).options(), "WEIGHTED": iterations, "UNIFORM": True}
-        program = compile_kernel(by_child, options, iterations)
-        if layer.wide and layer.parents == 32:
-            check_lanes(program)
+    cut = launch.plan_children(layer, weighted + uniform).options()
+    program = compile_kernel(by_child, {**of_layer, **cut, "WEIGHTED": weighted, "UNIFORM": uniform}, weighted)
+    if layer.wide and layer.parents == 32:
+        check_lanes(program)
     compile_small(layer)
 
 
-def compile_steps(layer: Layer) -> None:
-    """Of EM and of variational Bayes."""
+def compile_steps(layer: Layer, settings: tuple[tuple[int, bool, bool], ...]) -> None:
+    """Of EM, by its settings, and of variational Bayes."""
     by_parent = torch.empty(layer.parents, device="meta")
     _, sizes = fused_em.cut(by_parent, by_parent.expand(layer.dims, -1))
     compile_kernel(vb.vb_step, sizes)
     compile_kernel(vb.vb_step_backward, {**sizes, **{f"HAS_{name}": True for name in fused_vb.NAMES}})
     has = {f"HAS_{name}": True for name in fused_em.NAMES}
-    for activation, damped, isotropic in ((0, False, False), (1, False, True), (2, True, False)):
+    for activation, damped, isotropic in settings:
         flags = {"ACTIVATION": activation, "DAMPED": damped, "ISOTROPIC": isotropic}
         compile_kernel(em.m_step, {**sizes, **flags})
         compile_kernel(em.m_step_backward, {**sizes, **has, **flags})
@@ -99,7 +99,7 @@ def compile_small(layer: Layer) -> None:
     compile_kernel(parts.merge_moments, {**of_layer, "TILE": 256})
     compile_kernel(parts.finish_parents, {**of_layer, "TILE": 256})
     compile_kernel(parts.pack_uniform, {**of_layer, "TILE": 256, "WEIGHTED": True})
-    for logarithms in (False, True):
+    for logarithms in (False, True) if layer.everywhere else ():
         compile_kernel(parts.over_windows, {**of_layer, "TILE": 256, "LOGARITHMS": logarithms})
     if layer.wide:
         compile_kernel(parts.fold_wide, {**of_layer, "TILE": 256, "num_warps": 2})
@@ -113,14 +113,15 @@ if __name__ == "__main__":
     quaternions = Layer(64, 32, 3, 16, 16, 16, 3, Window(5, 5))
     rotors = Layer(64, 32, 4, 16, 16, 16, 4, Window(5, 5), "all", rotors=True)
     matrices = Layer(64, 32, 16, 14, 14, 32, 4, Window(3, 3, 2))
-    few_classes = Layer(64, 32, 8, 4, 4, 5, 4, Window(4, 4, shared=True, coordinates=True))
-    for layer in (quaternions, rotors, matrices, few_classes):
-        compile_layer(layer)
-    for layer in (quaternions, few_classes):
-        compile_steps(layer)
-    for weighted in (1, 0):
-        flags = {"LAYER": quaternions.sizes, "WEIGHTED": weighted, "UNIFORM": not weighted}
-        compile_kernel(backward.sum_children, {**flags, **launch.plan_children(quaternions, 1).options()})
+    few_classes = Layer(64, 32, 6, 4, 4, 5, 3, Window(4, 4, shared=True, coordinates=True))
+    compile_layer(quaternions, 2, uniform=False)
+    compile_layer(rotors, 1)
+    compile_layer(matrices, 1)
+    compile_layer(few_classes, 2)
+    compile_steps(quaternions, ((0, False, False), (1, False, True), (2, True, False)))
+    compile_steps(few_classes, ((1, False, True),))
+    alone = {"LAYER": quaternions.sizes, "WEIGHTED": 0, "UNIFORM": True}
+    compile_kernel(backward.sum_children, {**alone, **launch.plan_children(quaternions, 1).options()})
     compile_kernel(parts.add_moments, {"TILE": 256})
     compile_kernel(parts.add_maps, {"TILE": 64, "TILE_ROWS": 16})
     for right in (False, True):

@@ -21,13 +21,13 @@ ON_GPU = torch.cuda.is_available()
 DEVICE = torch.device("cuda" if ON_GPU else "cpu")
 ALL = [name for name in BACKENDS if not (ON_GPU and name == "native")]
 FAST = [name for name in ALL if name != "reference"]
-WINDOW = Window(2, 2)
+WINDOW = Window(2, 1)
 
 
 def leaves(dtype: torch.dtype, dims: int = 3, columns: int = 3) -> list[Tensor]:
-    """Poses, activations and maps of 2 images with 2 child types on a 3×3 grid, for 3 parents."""
+    """Poses, activations and maps of 2 images with 2 child types on a 3×2 grid, for 3 parents on 2×2."""
     generator = torch.Generator().manual_seed(0)
-    shapes = ((2, 2, dims, 3, 3), (2, 2, 3, 3), (4, 2, 3, columns, columns))
+    shapes = ((2, 2, dims, 3, 2), (2, 2, 3, 2), (2, 2, 3, columns, columns))
     draw = (torch.randn, torch.rand, torch.randn)
     made = (one(shape, generator=generator) for one, shape in zip(draw, shapes, strict=True))
     return [values.to(DEVICE, dtype).requires_grad_() for values in made]
@@ -235,7 +235,7 @@ def test_children_that_do_not_fit_each_other_are_refused() -> None:
     """By the check itself: in tests, annotations would refuse them first."""
     poses, activations, maps = leaves(torch.float32)
     check_children(poses, activations, maps)
-    check_children(torch.zeros(2, 2, 4, 3, 3), activations, torch.zeros(4, 2, 3, 4))
+    check_children(torch.zeros(2, 2, 4, 3, 2), activations, torch.zeros(2, 2, 3, 4))
     for wrong, words in (
         ((poses[0], activations, maps), "poses have shape"),
         ((poses, activations[:, :, :2], maps), "activations have shape"),

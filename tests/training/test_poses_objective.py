@@ -240,5 +240,5 @@ def test_images_without_viewpoints_are_refused() -> None:
         views_of(replace(toys(), info=info, aligned=False))
 
 
-def test_the_toys_are_aligned(tmp_path: Path) -> None:
-    assert load("toys-mini", "test", folder=tmp_path).aligned
+def test_the_toys_are_aligned(toys_folder: Path) -> None:
+    assert load("toys-mini", "test", folder=toys_folder).aligned

@@ -27,13 +27,14 @@ def held_out_notes(entries: Sequence[Entry]) -> tuple[str, ...]:
 
 
 def held_out_table(entries: Sequence[Entry]) -> Table:
+    means = _means(entries)
     return Table(
         "Held-out toys of smallNORB, error (%)",
         ("settings", "all toys", f"without the {HARDEST} hardest", "against best", "runs", "training (min)"),
         tuple(
             (
                 entry.row.system,
-                *_means(entry, entries),
+                *means[entry.row.key],
                 str(against_best(entry, entries) or NOTHING),
                 str(len(entry.records)),
                 entry.minutes,
@@ -45,7 +46,7 @@ def held_out_table(entries: Sequence[Entry]) -> Table:
 
 
 def held_out_numbers(entries: Sequence[Entry]) -> Table:
-    lines = []
+    lines, means = [], _means(entries)
     for entry in entries:
         difference = against_best(entry, entries)
         lines.append(
@@ -53,7 +54,7 @@ def held_out_numbers(entries: Sequence[Entry]) -> Table:
                 entry.row.key,
                 entry.row.system,
                 str(len(entry.records)),
-                *_means(entry, entries),
+                *means[entry.row.key],
                 NOTHING if difference is None else f"{difference.mean:.4f}",
                 NOTHING if difference is None or difference.uncertainty is None else f"{difference.uncertainty:.4f}",
                 entry.minutes,
@@ -63,11 +64,13 @@ def held_out_numbers(entries: Sequence[Entry]) -> Table:
     return Table("", (*names, "training_minutes"), tuple(lines))
 
 
-def _means(entry: Entry, entries: Sequence[Entry]) -> tuple[str, str]:
-    """The mean error over all toys, and without the hardest, if it has seen all that any has."""
-    if entry not in complete(entries):
-        return NOTHING, NOTHING
-    return percent(mean_error(entry)), percent(mean_error(entry, hardest(entries)))
+def _means(entries: Sequence[Entry]) -> dict[str, tuple[str, str]]:
+    """By row the mean error over all toys, and without the hardest, if it has seen all that any has."""
+    without = hardest(entries)
+    means = {entry.row.key: (NOTHING, NOTHING) for entry in entries}
+    for entry in complete(entries):
+        means[entry.row.key] = (percent(mean_error(entry)), percent(mean_error(entry, without)))
+    return means
 
 
 def percent(error: float | None) -> str:
