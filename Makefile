@@ -3,11 +3,12 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+INSTALLED := $(VENV)/.installed
 READY := $(VENV)/.ready
 
 .PHONY: demo test lint types unit bench clean
 
-demo: $(READY)
+demo: $(INSTALLED)
 	$(BIN)/quatcaps demo --output demo
 
 test: lint types unit
@@ -26,9 +27,14 @@ unit: $(READY)
 bench: $(READY)
 	$(BIN)/quatcaps bench --model qcn-small --model qcn --output bench
 
-$(READY): pyproject.toml constraints.txt
+# What the package needs; and then what its tests need.
+$(INSTALLED): pyproject.toml constraints.txt
 	$(PYTHON) -c "import sys; sys.exit(0 if sys.version_info >= (3, 11) else 'quatcaps needs Python 3.11 or newer; give one with make PYTHON=...')"
 	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[explore]'
+	touch $(INSTALLED)
+
+$(READY): $(INSTALLED)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
 	touch $(READY)
 

@@ -9,11 +9,9 @@ import signal
 import socket
 import subprocess
 import sys
-import threading
-import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -22,54 +20,17 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-import uvicorn
 from PIL import Image
 
-from quatcaps import models, quaternion
+from quatcaps import quaternion
 from quatcaps.data.toys.catalogue import CLASSES
 from quatcaps.errors import QuatcapsError
 from quatcaps.explorer import toys
 from quatcaps.explorer.serve import bound, serve
-from quatcaps.explorer.server import LARGEST_UPLOAD, application
+from quatcaps.explorer.server import LARGEST_UPLOAD
 from quatcaps.explorer.shown import Shown
 from quatcaps.explorer.toys import View
-from quatcaps.training.config import TrainingConfig
-from quatcaps.training.trained import Trained
 from quatcaps.weights.zoo import trained
-
-ROTOR = {"primary": 4, "pose_blocks": ((8, 2), (8, 2)), "activation_blocks": ((8, 4),), "capsules": ((4, 3, 2),)}
-RESNET = {"widths": (8, 8), "blocks": 1, "poses": True}
-
-
-def network_of(model: str, settings: dict[str, Any], **config: Any) -> Trained:
-    """A network whose weights are random, as if it were trained on toys."""
-    network = models.build(model, channels=2, classes=5, seed=0, **settings)
-    chosen = TrainingConfig(dataset="toys-many", model=model, model_settings=settings, **config)
-    return Trained(f"<script>{model}", network, chosen, 2, CLASSES, (48, 48))
-
-
-@pytest.fixture(scope="module")
-def networks() -> list[Shown]:
-    return [
-        Shown(network_of("qcn-rotor", ROTOR, pose_weight=1.0)),
-        Shown(network_of("resnet-20", RESNET)),
-        Shown(network_of("cnn-small", {})),
-    ]
-
-
-@pytest.fixture(scope="module")
-def address(networks: list[Shown]) -> Iterator[str]:
-    """Of a running server."""
-    listening = bound("127.0.0.1", 0)
-    server = uvicorn.Server(uvicorn.Config(application(networks), log_level="warning"))
-    thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
-    thread.start()
-    while not server.started:
-        time.sleep(0.01)
-    yield f"http://127.0.0.1:{listening.getsockname()[1]}"
-    server.should_exit = True
-    thread.join()
-    listening.close()
 
 
 def ask(url: str, body: bytes | None = None, **headers: str) -> tuple[int, Any]:
@@ -228,18 +189,12 @@ def test_fifty_at_once(address: str) -> None:
     assert [found["view"]["azimuth"] for _, found in answers] == [7 * k for k in range(50)]
 
 
-def test_more_than_can_wait_are_told_to_come_again(networks: list[Shown], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_more_than_can_wait_are_told_to_come_again(
+    networks: list[Shown], serve_networks: Callable, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("quatcaps.explorer.server.WAITING", 0)
-    listening = bound("127.0.0.1", 0)
-    server = uvicorn.Server(uvicorn.Config(application(networks[:1]), log_level="warning"))
-    thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
-    thread.start()
-    try:
-        status, found = ask(f"http://127.0.0.1:{listening.getsockname()[1]}/api/look")
-    finally:
-        server.should_exit = True
-        thread.join()
-        listening.close()
+    with serve_networks(networks[:1]) as place:
+        status, found = ask(f"{place}/api/look")
     assert status == 503
     assert "try again" in found["error"]
 
@@ -249,19 +204,19 @@ def test_other_channels_are_refused() -> None:
         Shown(trained("qcn-mnist"))
 
 
-def test_a_port_in_use() -> None:
+def test_a_port_in_use(networks: list[Shown]) -> None:
     with bound("127.0.0.1", 0) as taken:
         port = taken.getsockname()[1]
         with pytest.raises(QuatcapsError, match=rf"port {port} .* --port 0"):
-            serve([network_of("cnn-small", {})], "127.0.0.1", port, False, lambda line: None)
+            serve([networks[2].trained], "127.0.0.1", port, False, lambda line: None)
     with pytest.raises(QuatcapsError, match=r"cannot listen on nowhere\.invalid"):
         bound("nowhere.invalid", 0)
 
 
-def test_without_the_packages(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_packages(networks: list[Shown], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "uvicorn", None)
     with pytest.raises(QuatcapsError, match=r"pip install 'quatcaps\[explore\]'"):
-        serve([network_of("cnn-small", {})], "127.0.0.1", 0, False, lambda line: None)
+        serve([networks[2].trained], "127.0.0.1", 0, False, lambda line: None)
 
 
 def test_views_are_of_one_toy() -> None:

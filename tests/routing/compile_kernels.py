@@ -118,6 +118,9 @@ if __name__ == "__main__":
     compile_layer(rotors, 1)
     compile_layer(matrices, 1)
     compile_layer(few_classes, 2)
+    everywhere = Layer(64, 32, 16, 14, 14, 32, 4, Window(3, 3, 2), "all")
+    for logarithms in (False, True):
+        compile_kernel(parts.over_windows, {"LAYER": everywhere.sizes, "TILE": 256, "LOGARITHMS": logarithms})
     compile_steps(quaternions, ((0, False, False), (1, False, True), (2, True, False)))
     compile_steps(few_classes, ((1, False, True),))
     alone = {"LAYER": quaternions.sizes, "WEIGHTED": 0, "UNIFORM": True}

@@ -1,0 +1,191 @@
+"""The explorer's page in a real browser: Debian's chromium, without a window."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from PIL import Image
+
+from quatcaps.explorer.export import export
+from quatcaps.explorer.shown import Shown
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Page
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+QUIET = ("--disable-quic", "--no-first-run", "--disable-background-networking", "--disable-component-update")
+SIZES = {"desk": (1280, 800), "phone": (390, 844)}
+
+if CHROMIUM is None:
+    pytest.skip("no chromium: the explorer's page is not tested in a browser", allow_module_level=True)
+pytest.importorskip("playwright.sync_api", reason="no playwright: the explorer's page is not tested in a browser")
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        started = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", *QUIET])
+        yield started
+        started.close()
+
+
+@pytest.fixture
+def page(browser: Browser) -> Iterator[Page]:
+    """A page that may not complain."""
+    context = browser.new_context(viewport={"width": 1280, "height": 800}, reduced_motion="reduce")
+    opened, complaints = context.new_page(), []
+    opened.on("console", lambda message: complaints.append(message.text) if message.type == "error" else None)
+    opened.on("pageerror", lambda error: complaints.append(str(error)))
+    opened.set_default_timeout(20_000)
+    yield opened
+    context.close()
+    assert complaints == []
+
+
+def opened(page: Page, place: str) -> Page:
+    """The page, once it shows what the networks say."""
+    page.goto(place)
+    page.wait_for_function("document.querySelector('#classes .answer strong')?.textContent !== ''")
+    return page
+
+
+def shown(page: Page) -> tuple[list[str], list[str]]:
+    """The activations and the poses on the page."""
+    return page.locator("#classes .bars").all_inner_texts(), page.locator("#pose [data-part=numbers]").all_inner_texts()
+
+
+def changes(page: Page, before: tuple[list[str], list[str]]) -> tuple[list[str], list[str]]:
+    """What is shown once it is something else."""
+    for _ in range(100):
+        if (now := shown(page))[0] != before[0]:
+            return now
+        page.wait_for_timeout(100)
+    raise AssertionError("nothing changed")
+
+
+def test_dragging_the_toy_changes_activations_and_pose(page: Page, address: str) -> None:
+    opened(page, address)
+    before, azimuth = shown(page), page.locator("#azimuth-value").inner_text()
+    middle = page.locator("#toy").bounding_box()
+    assert middle is not None
+    x, y = middle["x"] + middle["width"] / 2, middle["y"] + middle["height"] / 2
+    page.mouse.move(x, y)
+    page.mouse.down()
+    page.mouse.move(x + 80, y + 10, steps=5)
+    page.mouse.up()
+    after = changes(page, before)
+    assert after[1] != before[1], "the pose"
+    assert page.locator("#azimuth-value").inner_text() != azimuth
+
+
+def test_keys_turn_the_toy(page: Page, address: str) -> None:
+    opened(page, address)
+    before, elevation = shown(page), page.locator("#elevation-value").inner_text()
+    page.locator("#toy").focus()
+    for key in ("ArrowRight", "ArrowRight", "ArrowUp"):
+        page.keyboard.press(key)
+    changes(page, before)
+    assert page.locator("#elevation-value").inner_text() != elevation
+    assert "°" in page.locator("#elevation-value").inner_text()
+
+
+def test_another_toy(page: Page, address: str) -> None:
+    opened(page, address)
+    before = shown(page)
+    page.locator("#category").select_option(label="truck")
+    changes(page, before)
+    page.locator("#surprise").click()
+    page.wait_for_function("document.getElementById('live').textContent !== ''")
+
+
+def test_every_network_has_its_column(page: Page, address: str) -> None:
+    opened(page, address)
+    names = page.locator("#classes h3").all_inner_texts()
+    assert len(names) == 3
+    assert all("<script>" in name or "qcn" in name or "resnet" in name or "cnn" in name for name in names)
+    assert page.locator("#pose .column").count() == 3
+    assert page.locator("script").count() == 1, "a name is text, not a script"
+
+
+def test_an_image_of_ones_own_and_what_is_none(page: Page, address: str, tmp_path: Path) -> None:
+    opened(page, address)
+    Image.radial_gradient("L").resize((60, 60)).save(tmp_path / "mine.png")
+    (tmp_path / "none.png").write_bytes(b"nonsense")
+    before = shown(page)
+    page.locator("#file").set_input_files(tmp_path / "mine.png")
+    changes(page, before)
+    page.locator("#back").wait_for(state="visible")
+    page.once("console", lambda message: None)
+    page.locator("#file").set_input_files(tmp_path / "none.png")
+    page.locator("#trouble").wait_for(state="visible")
+    assert "not an image that can be read" in page.locator("#trouble").inner_text()
+    page.locator("#back").click()
+    page.locator("#trouble").wait_for(state="hidden")
+
+
+def test_the_turntable_draws_curves(page: Page, address: str) -> None:
+    opened(page, address)
+    page.locator("#play").click()
+    curves = page.locator("#turn [data-part=curves]").first
+    curves.wait_for(state="visible", timeout=120_000)
+    assert curves.locator("svg path, svg polyline").count() >= 5, "one for each class"
+
+
+def test_iterations_and_parts(page: Page, address: str) -> None:
+    opened(page, address)
+    votes = page.locator("#votes .column").first
+    assert votes.locator("[data-part=tree] li").count() >= 1
+    assert votes.locator("[data-part=iterations] input, [data-part=iterations] button").count() == 2
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_nothing_is_wider_than_the_page(browser: Browser, address: str, size: str, scheme: str) -> None:
+    width, height = SIZES[size]
+    context = browser.new_context(viewport={"width": width, "height": height}, color_scheme=scheme)  # type: ignore[arg-type]
+    page = opened(context.new_page(), address)
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    background = page.evaluate("getComputedStyle(document.body).backgroundColor")
+    dark = sum(map(int, background.removeprefix("rgb(").rstrip(")").split(",")[:3])) < 3 * 128
+    assert dark == (scheme == "dark")
+    context.close()
+
+
+def test_the_exported_file_needs_no_server(browser: Browser, networks: list[Shown], tmp_path: Path) -> None:
+    named = Shown(replace(networks[0].trained, name="</script><script>alert(1)</script>"))
+    path = tmp_path / "explorer.html"
+    written = export([named], path, toys=((2, 0), (4, 1)), azimuths=(0, 90, 180, 270), elevations=(30, 60))
+    assert written == path.stat().st_size < 1_000_000
+    context = browser.new_context(offline=True)
+    page, complaints = context.new_page(), []
+    page.on("console", lambda message: complaints.append(message.text) if message.type == "error" else None)
+    page.on("pageerror", lambda error: complaints.append(str(error)))
+    page.on("dialog", lambda dialog: complaints.append(dialog.message))
+    opened(page, path.as_uri())
+    before = shown(page)
+    page.locator("#toy").focus()
+    for _ in range(12):
+        page.keyboard.press("Shift+ArrowRight")
+    changes(page, before)
+    assert page.locator("#file").is_hidden()
+    assert "alert(1)" in page.locator("#classes h3").inner_text()
+    assert complaints == []
+    context.close()
+
+
+def test_a_server_that_is_gone_is_said(browser: Browser, networks: list[Shown], serve_networks: Callable) -> None:
+    context = browser.new_context()
+    with serve_networks(networks[2:]) as place:
+        page = opened(context.new_page(), place)
+    page.locator("#toy").focus()
+    page.keyboard.press("ArrowRight")
+    page.locator("#trouble").wait_for(state="visible")
+    assert "does not answer" in page.locator("#trouble").inner_text()
+    context.close()
