@@ -31,7 +31,19 @@ LARGEST_UPLOAD = 10 * 2**20
 WAITING = 64
 """Requests that may wait for the network; more are told to come again."""
 LOCAL = ("127.0.0.1", "localhost", "[::1]")
-FILES = {"explorer.js": "text/javascript", "explorer.css": "text/css"}
+SCRIPTS = (
+    "elements.js",
+    "rotors.js",
+    "source.js",
+    "requests.js",
+    "charts.js",
+    "pose.js",
+    "votes.js",
+    "stage.js",
+    "explorer.js",
+)
+"""Of the page, each after those that it imports."""
+FILES = {**dict.fromkeys(SCRIPTS, "text/javascript"), "explorer.css": "text/css"}
 """Beside the page; nothing else is opened."""
 HEADERS = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; "
