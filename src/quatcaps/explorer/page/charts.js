@@ -31,7 +31,7 @@ export function showColumns(svg, values, even, label) {
   const y = (value) => base - (base - 6) * (value / top);
   const bars = values.map((value, k) =>
     drawing("rect", {
-      class: "column",
+      class: "stick",
       x: (k * step + 1).toFixed(2),
       width: Math.max(1, step - 2).toFixed(2),
       y: y(value).toFixed(2),

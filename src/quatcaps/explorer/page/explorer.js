@@ -18,6 +18,7 @@ const STEPS = 36;
 const SPEED = 36;
 /** Degrees a second of the turntable, where the server keeps up; never more than LEAP from one picture to the next. */
 const LEAP = 12;
+const POSELESS = "The classes of this network have no poses: it says what the toy is, not how it is turned.";
 const TELL = 1000;
 /** Milliseconds between two things that are said aloud. */
 
@@ -53,8 +54,8 @@ class NetworkView {
       svg.addEventListener("click", (event) => this.follow(event, explorer));
       new ResizeObserver(() => this.drawTurn()).observe(svg);
     }
-    const size = `${about.model}, ${about.parameters.toLocaleString("en")} parameters, trained on ${about.dataset}`;
-    say(this.classes.querySelector("[data-part=about]"), size);
+    const size = `${about.model}, ${about.parameters.toLocaleString("en")} parameters`;
+    say(set(this.part("classes", "about"), { title: `trained on ${about.dataset}` }), size);
   }
 
   part(panel, name) {
@@ -77,18 +78,19 @@ class NetworkView {
   }
 
   showPose(pose, view, turned) {
-    const known = pose !== null;
+    const known = pose !== null && Math.hypot(...pose.numbers) > 0.5;
     this.part("pose", "figure").hidden = !known;
     this.part("pose", "none").hidden = known;
+    say(this.part("pose", "none"), pose === null ? POSELESS : "The pose of this class is 0 here: it points nowhere.");
     if (!known) return;
     this.poseView.show(pose, view, turned, this.about.oriented);
     const off = this.part("pose", "off");
     say(off, pose.degrees === undefined ? "" : `${degrees(pose.degrees)} off`);
     say(this.part("pose", "note"), noteOn(pose, view, this.about));
     const letters = pose.numbers.length === 4 ? ["", "i", "j", "k"] : ["i", "j", "k"];
-    const terms = pose.numbers.map((value, k) => `${value < 0 ? "−" : k === 0 ? "" : "+"}${k === 0 ? "" : " "}${fixed(Math.abs(value))}${letters[k]}`);
+    const terms = pose.numbers.map((value, k) => `${value < 0 ? "−" : k > 0 ? "+" : ""}${fixed(Math.abs(value))}${letters[k]}`);
     say(this.part("pose", "numbers"), `${pose.kind === "direction" ? "û" : "q̂"} = ${terms.join(" ")}`);
-    say(this.part("pose", "length"), `length before it was divided by it: ${fixed(pose.length)}`);
+    say(this.part("pose", "length"), `length ${fixed(pose.length)}`);
   }
 
   forgetTrail() {
@@ -103,7 +105,8 @@ class NetworkView {
     if (turned === null) return;
     const { found } = turned;
     this.poseView.turn(found.poses === null ? null : found.poses.map(nose));
-    say(this.part("turn", "trail"), found.poses === null ? "No poses, so no trail." : toldTrail(turned, this.about));
+    say(this.part("turn", "axis"), "activation by azimuth");
+    say(this.part("turn", "trail"), toldTrail(turned, this.about));
   }
 
   drawTurn() {
@@ -160,16 +163,19 @@ function median(values) {
   return sorted.length % 2 ? sorted[Math.floor(half)] : (sorted[half - 1] + sorted[half]) / 2;
 }
 
-/** Whether the nose goes round with the toy. */
+/** Whether the nose goes round with the toy: about the toy's own upright axis, as the camera sees it. Poses that nobody
+ * trained have axes of their own; of them it says how far they move. */
 function toldTrail({ found, azimuths, elevation }, about) {
+  if (found.poses === null) return "No pose all the way round, so no trail.";
+  const oriented = about.oriented && found.poses[0].length === 4;
   const what = found.poses[0].length === 4 ? "nose" : "arrow";
-  const axis = about.oriented && found.poses[0].length === 4 ? rotated(orientation(0, elevation), [0, 0, 1]) : null;
-  const { jump, at, rounds, path } = trailOf(found.poses.map(nose), axis);
+  const { jump, at, spread, rounds } = trailOf(found.poses.map(nose), rotated(orientation(0, elevation), [0, 0, 1]));
   const where = `its largest step is ${degrees(jump)}, after azimuth ${degrees(azimuths[at])}`;
   if (jump > JUMP) return `The trail of the ${what} does not close smoothly: ${where}.`;
-  if (rounds === 1) return `The trail of the ${what} closes: once round with the toy, ${where}.`;
-  if (rounds === 0) return `The ${what} does not go round: it wanders ${degrees(path)} and comes back; ${where}.`;
-  return `The ${what} goes round ${Math.abs(rounds)} times${rounds < 0 ? ", against the toy" : ""}; ${where}.`;
+  if (!oriented) return `In a whole turn the ${what} stays within ${degrees(spread)} of its mean; ${where}.`;
+  if (rounds === 1) return `The trail of the nose closes: once round with the toy; ${where}.`;
+  if (rounds === 0) return `The nose does not go round with the toy: it stays within ${degrees(spread)} of its mean; ${where}.`;
+  return `The nose goes round ${Math.abs(rounds)} times${rounds < 0 ? ", against the toy" : ""}; ${where}.`;
 }
 
 class Explorer {
@@ -183,7 +189,7 @@ class Explorer {
     this.curvesOf = null;
     this.gone = false;
     this.networks = [];
-    this.stage = new Stage(byId("toy"), (azimuth, elevation) => this.turnBy(azimuth, elevation), (mark) => this.choosePlace(mark));
+    this.stage = new Stage(byId("toy"), (azimuth, elevation) => this.turnBy(azimuth, elevation), (mark) => this.choose(mark));
   }
 
   start() {
@@ -225,8 +231,8 @@ class Explorer {
     this.view.elevation = Math.min(highest, Math.max(lowest, this.view.elevation));
     set(byId("elevation"), { min: lowest, max: highest });
     const share = (value) => `${(100 * (value - lowest)) / (highest - lowest || 1)}%`;
-    byId("elevation").style.setProperty("--from", share(trained[0]));
-    byId("elevation").style.setProperty("--to", share(trained[1]));
+    byId("trained").style.setProperty("--from", share(trained[0]));
+    byId("trained").style.setProperty("--to", share(trained[1]));
     say(byId("trained"), `trained on ${trained[0]}° to ${trained[1]}°`);
     for (const each of document.querySelectorAll("[data-computes]")) each.hidden = !this.source.computes;
     this.offerMarks();
@@ -243,18 +249,15 @@ class Explorer {
     this.marksKnown = false;
   }
 
-  /** Layers are known from the first answer on. To begin with, the highest that is more than one place. */
+  /** Layers are known from the first answer on. To begin with, primary capsules, whose places are the finest. */
   nameLayers(answer) {
     if (this.marksKnown) return;
     this.marksKnown = true;
-    let first = null;
     for (const group of byId("marked").querySelectorAll("optgroup")) {
       const { layers } = answer.networks[Number(group.dataset.network)];
       group.replaceChildren(...layers.slice(0, -1).map((layer, level) => element("option", { value: `${group.dataset.network}:${level}` }, layer.name)));
-      const level = layers.findLastIndex((layer) => layer.grid[0] * layer.grid[1] > 1);
-      if (level >= 0) first ??= `${group.dataset.network}:${level}`;
     }
-    byId("marked").value = first ?? "";
+    byId("marked").value = byId("marked").querySelector("optgroup option")?.value ?? "";
   }
 
   listen() {
@@ -369,6 +372,9 @@ class Explorer {
       network.show(answer.networks[k], view, turned, picture);
       if (view !== null) network.moveMark(view.azimuth);
     });
+    const poses = answer.networks.map((each) => each.pose);
+    document.body.classList.toggle("orientations", poses.some((pose) => pose?.kind === "orientation"));
+    document.body.classList.toggle("truths", poses.some((pose) => pose?.degrees !== undefined));
     this.mark();
     this.tell();
   }
@@ -377,16 +383,15 @@ class Explorer {
   mark() {
     if (this.answer === undefined) return;
     const [number, level] = byId("marked").value.split(":").map(Number);
-    const network = byId("marked").value === "" ? null : this.networks[number];
-    const layer = network === null ? null : this.answer.networks[number].layers[level];
-    const circles = layer === null ? null : { layer, level, network: number, window: network.about.window };
+    const circles = byId("marked").value === "" ? [] : this.networks[number].votesView.marks(level);
     const views = this.networks.filter((each) => each.votesView !== null);
     const first = (name) => views.map((each) => withWindow(each.votesView[name](), each.about.window)).find((found) => found !== null) ?? null;
     this.stage.mark(circles, first("overlay"), first("selected"));
   }
 
-  choosePlace({ network, level, row, column }) {
-    this.networks[network].votesView.chooseAt(level, row, column);
+  choose({ key, told }) {
+    this.networks[Number(byId("marked").value.split(":")[0])].votesView.reach(key);
+    say(byId("status"), `${told}.`);
   }
 
   showControls() {

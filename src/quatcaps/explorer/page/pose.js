@@ -34,7 +34,7 @@ export class PoseView {
     this.parts = Object.fromEntries(
       ["sphere", "circle", "ghost", "behind", "trail", "figure", "names"].map((name) => [name, drawing("g", { class: name })]),
     );
-    set(svg, { viewBox: "-1.42 -1.42 2.84 2.84", role: "img" });
+    set(svg, { viewBox: "-1.3 -1.18 2.6 2.36", role: "img" });
     this.parts.sphere.append(drawing("circle", { r: 1.02 }));
     svg.replaceChildren(...Object.values(this.parts));
     this.forget();
@@ -129,14 +129,16 @@ function strokes(points, closed) {
 function names(pose, turn, ghost) {
   const shown = pose.kind === "direction" ? [["pose", [1.16, 0, 0]]] : NAMES;
   const labels = shown.map(([name, place]) => label(name, name, rotated(turn, place)));
-  if (ghost !== null && apart(nose(ghost), nose(pose.numbers)) > 25) labels.push(label("true nose", "true", rotated(ghost, [1.12, 0, 0])));
-  return labels;
+  const truth = ghost === null ? null : label("true nose", "true", rotated(ghost, [1.12, 0, 0]));
+  return truth === null || labels.some((each) => covers(each, truth)) ? labels : [...labels, truth];
 }
+
+const covers = (a, b) => Math.abs(a.getAttribute("x") - b.getAttribute("x")) < 0.55 && Math.abs(a.getAttribute("y") - b.getAttribute("y")) < 0.15;
 
 function label(name, kind, place) {
   const [x, y] = project(place);
   const limit = (value, most) => Math.max(-most, Math.min(most, value)).toFixed(3);
-  return drawing("text", { class: `name ${kind}`, x: limit(x, 1.2), y: limit(y + 0.05, 1.34) }, name);
+  return drawing("text", { class: `name ${kind}`, x: limit(x, 1.13), y: limit(y + 0.05, 1.13) }, name);
 }
 
 function described(pose, ghost) {

@@ -55,26 +55,23 @@ export function arc(a, b, step = 6) {
 }
 
 export const JUMP = 45;
-/** Between neighbours of a trail, in degrees: more is not a turn that is followed. */
+/** Degrees between neighbours of a trail; a nose that leaps further does not follow the toy. */
 
-/** What the nose does over one whole turn of the toy: how far it leaps at most between neighbours, where that is, and
- * how many times it goes round, counted the way the toy goes. Around the toy's own upright axis where poses are
- * orientations, around the middle of its trail otherwise. */
-export function trailOf(points, axis = null) {
-  const next = (k) => points[(k + 1) % points.length];
-  const steps = points.map((point, k) => apart(point, next(k)));
+/** What a nose does over one whole turn of the toy: its largest step between neighbours, after which of them, how far it
+ * strays from its mean, and how many times it goes round an axis, counted the way the toy goes. */
+export function trailOf(points, axis) {
+  const steps = points.map((point, k) => apart(point, points[(k + 1) % points.length]));
   const jump = Math.max(...steps);
-  let about = axis;
-  if (about === null) {
-    const area = points.map((point, k) => cross(point, next(k)));
-    about = unit([0, 1, 2].map((n) => area.reduce((sum, each) => sum + each[n], 0)));
-  }
-  const flat = points.map((point) => point.map((value, n) => value - dot(point, about) * about[n]));
+  const mean = unit([0, 1, 2].map((n) => points.reduce((sum, point) => sum + point[n], 0)));
+  const flat = points.map((point) => point.map((value, n) => value - dot(point, axis) * axis[n]));
   const angle = flat.reduce((sum, point, k) => {
     const other = flat[(k + 1) % flat.length];
-    return sum + Math.atan2(dot(cross(point, other), about), dot(point, other));
+    return sum + Math.atan2(dot(cross(point, other), axis), dot(point, other));
   }, 0);
-  const rounds = Math.round(angle / (2 * Math.PI));
-  const path = steps.reduce((sum, step) => sum + step, 0);
-  return { jump, at: steps.indexOf(jump), rounds: axis === null ? Math.abs(rounds) : -rounds, path };
+  return {
+    jump,
+    at: steps.indexOf(jump),
+    spread: Math.max(...points.map((point) => apart(point, mean))),
+    rounds: -Math.round(angle / (2 * Math.PI)),
+  };
 }

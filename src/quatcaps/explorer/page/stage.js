@@ -1,7 +1,7 @@
 // The toy: the picture, what is marked on it, and how a hand turns it.
 
-import { drawing, percent, set } from "./elements.js";
-import { placeOf, squares } from "./votes.js";
+import { drawing, set } from "./elements.js";
+import { squares } from "./votes.js";
 
 const STEP = { small: 5, large: 30 };
 /** Degrees that an arrow key turns, without and with Shift. */
@@ -9,8 +9,8 @@ const ACROSS = 200;
 /** Degrees of azimuth that a drag across the whole picture turns. */
 const MOVED = 4;
 /** Pixels; a hand that moved less meant to click. */
-const RADIUS = 13;
-/** Of a circle for a share of 1, in pixels of the picture: areas are shares. */
+const RADIUS = 3.6;
+/** Of the largest circle, in pixels of the picture: areas are shares. */
 
 export class Stage {
   /** `turn(azimuth, elevation)` is told by how many degrees a hand turns the toy, `choose(mark)` which circle it clicked. */
@@ -44,11 +44,11 @@ export class Stage {
     this.image.alt = description;
   }
 
-  /** `circles`: {layer, level, window} of the layer that is marked, `overlay` and `selected` as a VotesView has them. */
+  /** `circles`, `overlay` and `selected` as a VotesView has them. */
   mark(circles, overlay, selected) {
     const [over, , marks, selection] = this.layers;
     over.replaceChildren(...(overlay === null ? [] : squares(overlay, overlay.window)));
-    marks.replaceChildren(...(circles === null ? [] : circlesOf(circles)));
+    marks.replaceChildren(...circlesOf(circles));
     selection.replaceChildren(...(selected === null ? [] : pointers(selected)));
   }
 
@@ -98,25 +98,22 @@ export class Stage {
   }
 }
 
-/** One for each place of a layer; what gives next to nothing is left out. */
-function circlesOf({ layer, level, network, window }) {
-  return layer.shares.places.flatMap((row, k) =>
-    row.flatMap((share, n) => {
-      if (share < 0.002) return [];
-      const { x, y } = placeOf(layer, k, n, window);
-      const circle = drawing("circle", { cx: x, cy: y, r: (RADIUS * Math.sqrt(share)).toFixed(2) });
-      circle.append(drawing("title", {}, `${layer.name}, row ${k}, column ${n}: ${percent(share)} of the winner`));
-      circle.mark = { network, level, row: k, column: n };
-      return [circle];
-    }),
-  );
+/** One for each mark of a VotesView. */
+function circlesOf(marks) {
+  const most = Math.max(...marks.map((mark) => mark.share));
+  return marks.flatMap((mark) => {
+    const size = { cx: mark.place.x, cy: mark.place.y, r: (RADIUS * Math.sqrt(mark.share / most)).toFixed(2) };
+    const circle = drawing("circle", size, drawing("title", {}, mark.told));
+    circle.mark = mark;
+    return [drawing("circle", { ...size, class: "halo" }), circle];
+  });
 }
 
 /** A cross at the chosen part, and lines to where its own parts stand. */
 function pointers({ place, below }) {
   const lines = below.flatMap((each) => [
     drawing("line", { x1: place.x, y1: place.y, x2: each.place.x, y2: each.place.y }),
-    drawing("circle", { class: "child", cx: each.place.x, cy: each.place.y, r: 1.1 }),
+    drawing("circle", { class: "child", cx: each.place.x, cy: each.place.y, r: 0.7 }),
   ]);
   const { x, y } = place;
   const cross = drawing("path", { d: `M${x - 2.4} ${y}h4.8M${x} ${y - 2.4}v4.8` });

@@ -31,7 +31,7 @@ export class VotesView {
     this.truth = null;
   }
 
-  async show(answer, truth, picture) {
+  show(answer, truth, picture) {
     this.answer = answer;
     this.truth = truth;
     this.picture = picture;
@@ -55,7 +55,7 @@ export class VotesView {
       say(name, layer.name);
       say(size, `${layer.activations.length} × ${layer.grid[0]}×${layer.grid[1]}`);
       size.title = `${layer.activations.length} types of capsules on a grid of ${layer.grid[0]}×${layer.grid[1]}`;
-      const types = strongest(layer.shares?.capsules ?? layer.activations.map((each) => largest(each)), TYPES);
+      const types = strongest(layer.shares.capsules, TYPES);
       const wanted = [{ level, type: null }, ...types.map((type) => ({ level, type }))];
       children(maps, wanted.length, () => this.mapButton()).forEach((button, k) => {
         this.showMap(button, layer, wanted[k], most);
@@ -64,7 +64,7 @@ export class VotesView {
   }
 
   mapButton() {
-    const canvas = element("canvas", { width: 112, height: 112, "aria-hidden": "true" });
+    const canvas = element("canvas", { width: 96, height: 96, "aria-hidden": "true" });
     const button = element("button", { type: "button", class: "map" }, canvas, element("span"));
     button.addEventListener("click", () => {
       const { level, type } = button.wanted;
@@ -83,8 +83,8 @@ export class VotesView {
     const [canvas, caption] = button.children;
     paint(canvas, this.picture, this.about.window, layer, values, top);
     const peak = largest(values);
-    say(caption, wanted.type === null ? "all: share" : `${wanted.type}: ${fixed(peak)}`);
-    const share = wanted.type === null ? "" : `, share of the winner ${percent(layer.shares?.capsules[wanted.type] ?? 0)}`;
+    say(caption, wanted.type === null ? "all" : `${wanted.type}: ${fixed(peak)}`);
+    const share = wanted.type === null ? "" : `, share of the winner ${percent(layer.shares.capsules[wanted.type])}`;
     const label =
       wanted.type === null
         ? `${layer.name}: shares of the winner by place, at most ${percent(peak)}`
@@ -108,6 +108,7 @@ export class VotesView {
   }
 
   showParts(list, parts, path) {
+    const most = Math.max(...parts.map((part) => part.share));
     children(list, parts.length, () => this.partItem()).forEach((item, k) => {
       const [part, key] = [parts[k], `${path}${k}`];
       const [button, below] = item.children;
@@ -117,7 +118,7 @@ export class VotesView {
       button.classList.toggle("selected", this.part === key);
       say(twisty, part.parts.length === 0 ? "·" : open ? "▾" : "▸");
       say(name, `${this.answer.layers[part.level].name}: ${part.capsule} at ${part.row}, ${part.column}`);
-      share.firstElementChild.style.width = `${100 * Math.min(1, part.share)}%`;
+      share.firstElementChild.style.width = `${(100 * part.share) / most}%`;
       say(share.lastElementChild, percent(part.share));
       say(activation, fixed(part.activation));
       say(assignment, fixed(part.assignment));
@@ -157,10 +158,8 @@ export class VotesView {
     this.chosen();
   }
 
-  /** Opens the tree down to the strongest part that stands at a place of a layer. */
-  chooseAt(level, row, column) {
-    const key = this.keyAt(this.answer?.tree ?? [], level, row, column, "");
-    if (key === null) return;
+  /** Opens the tree down to a part. */
+  reach(key) {
     const steps = key.split(".");
     steps.forEach((_, k) => this.open.add(steps.slice(0, k + 1).join(".")));
     this.part = key;
@@ -168,13 +167,24 @@ export class VotesView {
     this.chosen();
   }
 
-  keyAt(parts, level, row, column, path) {
-    for (const [k, part] of parts.entries()) {
-      if (part.level === level && part.row === row && part.column === column) return `${path}${k}`;
-      const below = this.keyAt(part.parts, level, row, column, `${path}${k}.`);
-      if (below !== null) return below;
-    }
-    return null;
+  /** The parts of the tree that are in a layer, by place: the share of the winner that comes from them by the ways that the
+   * tree has, and the strongest of them. */
+  marks(level) {
+    const found = new Map();
+    const walk = (parts, path, share) =>
+      parts.forEach((part, k) => {
+        const [key, whole] = [`${path}${k}`, share * part.share];
+        if (part.level > level) walk(part.parts, `${key}.`, whole);
+        else add(found, `${part.row}/${part.column}`, { part, key, share: whole });
+      });
+    walk(this.answer.tree, "", 1);
+    const layer = this.answer.layers[level];
+    return [...found.values()].map(({ part, key, share }) => ({
+      key,
+      share,
+      place: placeOf(layer, part.row, part.column, this.about.window),
+      told: `${layer.name}, row ${part.row}, column ${part.column}: ${fixed(100 * share, 1)}% of the winner`,
+    }));
   }
 
   /** The part that is chosen, and where it and its own parts stand. */
@@ -220,13 +230,20 @@ export class VotesView {
   }
 }
 
+/** Sums shares of one place, and keeps the strongest part there. */
+function add(found, place, mark) {
+  const there = found.get(place);
+  if (there === undefined) found.set(place, mark);
+  else found.set(place, { ...(mark.share > there.share ? mark : there), share: mark.share + there.share });
+}
+
 function layerRow() {
   const head = element("div", { class: "layer-name" }, element("strong"), element("span"));
   return element("li", {}, head, element("div", { class: "maps" }));
 }
 
 /** By place: of a type its activations, of all together their shares of the winner. */
-const mapValues = (layer, type) => (type === null ? (layer.shares?.places ?? []) : layer.activations[type]);
+const mapValues = (layer, type) => (type === null ? layer.shares.places : layer.activations[type]);
 
 const strongest = (values, most) =>
   values
