@@ -40,6 +40,7 @@ SCRIPTS = (
     "pose.js",
     "votes.js",
     "stage.js",
+    "network.js",
     "explorer.js",
 )
 """Of the page, each after those that it imports."""

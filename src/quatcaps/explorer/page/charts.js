@@ -49,8 +49,8 @@ export function showColumns(svg, values, even, label) {
 
 const MARGIN = { left: 30, right: 66, top: 7, bottom: 16 };
 
-/** Curves over a whole turn. `series`: {name, values, role}, with role winner, truth or other. `scale`: {highest, ticks,
- * unit}. Returns the azimuth under an x of the drawing, and what moves the mark of the present azimuth. */
+/** Curves over a whole turn. `series`: {name, values, role}, with role winner, truth or other; `scale`: {highest,
+ * ticks, unit}. Returns the azimuth under an x of the drawing, and what moves the mark of the present azimuth. */
 export function showCurves(svg, azimuths, series, scale, label) {
   const width = Math.max(200, svg.clientWidth || 360);
   const height = Math.max(60, svg.clientHeight || 100);
@@ -64,7 +64,9 @@ export function showCurves(svg, azimuths, series, scale, label) {
     drawing("text", { x: x(tick), y: height - 3, "text-anchor": "middle" }, degrees(tick)),
   );
   const lines = series.map(({ values, role }, k) => {
-    const points = [...values, values[0]].map((value, n) => `${x(azimuths[n] ?? 360).toFixed(1)},${y(value).toFixed(1)}`);
+    const points = [...values, values[0]].map(
+      (value, n) => `${x(azimuths[n] ?? 360).toFixed(1)},${y(value).toFixed(1)}`,
+    );
     return drawing("polyline", { class: `curve ${role} dash-${k % 5}`, points: points.join(" ") });
   });
   const mark = drawing("line", { class: "mark", y1: MARGIN.top, y2: height - MARGIN.bottom });
@@ -82,7 +84,9 @@ const rank = (line, order) => order[line.classList.item(1)];
 
 /** Names beside the ends of their curves, moved apart where they would cover each other. */
 function endLabels(series, x, y, height) {
-  const placed = series.map(({ name, values, role }) => ({ name, role, y: y(values[0]) + 4 })).sort((a, b) => a.y - b.y);
+  const placed = series
+    .map(({ name, values, role }) => ({ name, role, y: y(values[0]) + 4 }))
+    .sort((a, b) => a.y - b.y);
   const gap = Math.min(11, (height - 12) / placed.length);
   placed.forEach((each, k) => {
     if (k > 0) each.y = Math.max(each.y, placed[k - 1].y + gap);

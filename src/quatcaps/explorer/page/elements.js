@@ -2,6 +2,8 @@
 
 const SVG = "http://www.w3.org/2000/svg";
 
+export const byId = (id) => document.getElementById(id);
+
 /** An element with attributes and children; strings become text. */
 export function element(tag, attributes = {}, ...children) {
   const made = set(document.createElement(tag), attributes);

@@ -1,182 +1,27 @@
 // The page of `quatcaps explore`: a toy, and what each network says of it.
 //
-// Answers come from the server, or from window.EXPLORER_DATA where that was defined before (source.js). To make one file
-// of all, scripts can be joined in the order of SCRIPTS in server.py without their lines that begin with `import` and
-// without the word `export`: names differ, and what runs at once stands at the end of this file.
+// Answers come from the server, or from window.EXPLORER_DATA where that was defined before (source.js). To make one
+// file of all, scripts can be joined in the order of SCRIPTS in server.py without their lines that begin with `import`
+// and without the word `export`: names differ, and what runs at once stands at the end of this file.
 
-import { showBars, showCurves } from "./charts.js";
-import { degrees, element, fixed, say, set, shortNames } from "./elements.js";
-import { PoseView } from "./pose.js";
+import { byId, degrees, element, say, set, shortNames } from "./elements.js";
+import { NetworkView } from "./network.js";
 import { Requests } from "./requests.js";
-import { JUMP, nose, orientation, rotated, trailOf } from "./rotors.js";
 import { chosenSource } from "./source.js";
 import { Stage } from "./stage.js";
-import { VotesView } from "./votes.js";
 
 const STEPS = 36;
 /** Views of a whole turn, for the curves. */
 const SPEED = 36;
 /** Degrees a second of the turntable, where the server keeps up; never more than LEAP from one picture to the next. */
 const LEAP = 12;
-const POSELESS = "The classes of this network have no poses: it says what the toy is, not how it is turned.";
 const TELL = 1000;
 /** Milliseconds between two things that are said aloud. */
 
-const byId = (id) => document.getElementById(id);
 const wrapped = (angle) => ((angle % 360) + 360) % 360;
 const calm = () => window.matchMedia("(prefers-reduced-motion: reduce)").matches;
 const any = (items) => items[Math.floor(Math.random() * items.length)];
 const between = (lowest, highest) => lowest + Math.random() * (highest - lowest);
-
-/** What one network shows on each of the panels. */
-class NetworkView {
-  constructor(about, name, number, explorer) {
-    this.about = about;
-    this.name = name;
-    const part = (panel) => {
-      const made = byId(`${panel}-template`).content.firstElementChild.cloneNode(true);
-      for (const each of made.querySelectorAll("[data-part=network]")) set(each, { title: about.name }).append(name);
-      return made;
-    };
-    this.classes = part("classes");
-    this.pose = part("pose");
-    this.turn = part("turn");
-    this.votes = about.capsules ? part("votes") : null;
-    this.poseView = new PoseView(this.pose.querySelector("svg"));
-    if (this.votes !== null) {
-      this.votes.querySelector("[data-part=iterations]").dataset.number = number;
-      this.votesView = new VotesView(this.votes, about, () => explorer.mark());
-    } else this.votesView = null;
-    this.answer = null;
-    this.turned = null;
-    this.charts = [];
-    for (const svg of this.turn.querySelectorAll("svg")) {
-      svg.addEventListener("click", (event) => this.follow(event, explorer));
-      new ResizeObserver(() => this.drawTurn()).observe(svg);
-    }
-    const size = `${about.model}, ${about.parameters.toLocaleString("en")} parameters`;
-    say(set(this.part("classes", "about"), { title: `trained on ${about.dataset}` }), size);
-  }
-
-  part(panel, name) {
-    return this[panel].querySelector(`[data-part=${name}]`);
-  }
-
-  /** `turned`: the azimuth, counted on over whole turns. */
-  show(answer, view, turned, picture) {
-    this.answer = answer;
-    const truth = view !== null && this.about.knowsToys ? view.category : null;
-    const { classes } = this.about;
-    say(this.part("classes", "winner"), classes[answer.winner]);
-    say(this.part("classes", "activation"), fixed(answer.activations[answer.winner]));
-    const verdict = this.part("classes", "verdict");
-    verdict.classList.toggle("wrong", truth !== null && truth !== answer.winner);
-    say(verdict, truth === null ? "" : truth === answer.winner ? "✓ right" : `✗ it is: ${classes[truth]}`);
-    showBars(this.part("classes", "bars"), classes, answer.activations, answer.winner, truth);
-    this.showPose(answer.pose, view, turned);
-    this.votesView?.show(answer, truth, picture);
-  }
-
-  showPose(pose, view, turned) {
-    const known = pose !== null && Math.hypot(...pose.numbers) > 0.5;
-    this.part("pose", "figure").hidden = !known;
-    this.part("pose", "none").hidden = known;
-    say(this.part("pose", "none"), pose === null ? POSELESS : "The pose of this class is 0 here: it points nowhere.");
-    if (!known) return;
-    this.poseView.show(pose, view, turned, this.about.oriented);
-    const off = this.part("pose", "off");
-    say(off, pose.degrees === undefined ? "" : `${degrees(pose.degrees)} off`);
-    say(this.part("pose", "note"), noteOn(pose, view, this.about));
-    const letters = pose.numbers.length === 4 ? ["", "i", "j", "k"] : ["i", "j", "k"];
-    const terms = pose.numbers.map((value, k) => `${value < 0 ? "−" : k > 0 ? "+" : ""}${fixed(Math.abs(value))}${letters[k]}`);
-    say(this.part("pose", "numbers"), `${pose.kind === "direction" ? "û" : "q̂"} = ${terms.join(" ")}`);
-    say(this.part("pose", "length"), `length ${fixed(pose.length)}`);
-  }
-
-  forgetTrail() {
-    this.poseView.forget();
-  }
-
-  showTurn(turned) {
-    this.turned = turned;
-    this.part("turn", "curves").hidden = turned === null;
-    this.part("turn", "empty").hidden = turned !== null;
-    this.drawTurn();
-    if (turned === null) return;
-    const { found } = turned;
-    this.poseView.turn(found.poses === null ? null : found.poses.map(nose));
-    say(this.part("turn", "axis"), "activation by azimuth");
-    say(this.part("turn", "trail"), toldTrail(turned, this.about));
-  }
-
-  drawTurn() {
-    if (this.turned === null || this.turn.offsetParent === null) return;
-    const { found, azimuths, truth } = this.turned;
-    const series = this.about.classes.map((name, k) => ({
-      name,
-      values: found.activations.map((each) => each[k]),
-      role: k === found.winner ? "winner" : this.about.knowsToys && k === truth ? "truth" : "other",
-    }));
-    const [activations, errors] = this.turn.querySelectorAll("svg");
-    const scale = { highest: 1, ticks: [0, 0.5, 1], unit: "" };
-    const largest = this.about.classes[found.winner];
-    this.charts = [showCurves(activations, azimuths, series, scale, `Activations of the classes by azimuth; largest on average: ${largest}`)];
-    this.part("turn", "errors").hidden = found.degrees === null;
-    if (found.degrees !== null) {
-      const middle = median(found.degrees);
-      const scale = { highest: 180, ticks: [0, 90, 180], unit: "°" };
-      const series = [{ name: `med. ${degrees(middle)}`, values: found.degrees, role: "winner" }];
-      this.charts.push(showCurves(errors, azimuths, series, scale, `Error of the pose in degrees by azimuth; median ${degrees(middle)}`));
-    }
-    this.charts.forEach((chart) => chart.move(this.azimuth ?? 0));
-  }
-
-  moveMark(azimuth) {
-    this.azimuth = azimuth;
-    this.charts.forEach((chart) => chart.move(azimuth));
-  }
-
-  follow(event, explorer) {
-    if (this.charts.length === 0) return;
-    const box = event.currentTarget.getBoundingClientRect();
-    explorer.goTo(this.charts[0].azimuthAt(event.clientX - box.left));
-  }
-
-  /** In a few words, for those who listen. */
-  told() {
-    const { activations, winner, pose } = this.answer;
-    const off = pose?.degrees === undefined ? "" : `; ${degrees(pose.degrees)} off`;
-    return `${this.about.classes[winner]}, ${fixed(activations[winner])}${off}`;
-  }
-}
-
-function noteOn(pose, view, about) {
-  if (pose.kind === "direction") return "A direction, without a roll about itself: it cannot hold an orientation, so there is no error to give.";
-  if (!about.oriented) return "Nobody trained this pose to be the toy's orientation: it has axes of its own, so there is no error to give.";
-  if (view === null) return "The orientation of your image is not known.";
-  return "between the pose and the toy’s true orientation";
-}
-
-function median(values) {
-  const sorted = [...values].sort((a, b) => a - b);
-  const half = sorted.length / 2;
-  return sorted.length % 2 ? sorted[Math.floor(half)] : (sorted[half - 1] + sorted[half]) / 2;
-}
-
-/** Whether the nose goes round with the toy: about the toy's own upright axis, as the camera sees it. Poses that nobody
- * trained have axes of their own; of them it says how far they move. */
-function toldTrail({ found, azimuths, elevation }, about) {
-  if (found.poses === null) return "No pose all the way round, so no trail.";
-  const oriented = about.oriented && found.poses[0].length === 4;
-  const what = found.poses[0].length === 4 ? "nose" : "arrow";
-  const { jump, at, spread, rounds } = trailOf(found.poses.map(nose), rotated(orientation(0, elevation), [0, 0, 1]));
-  const where = `its largest step is ${degrees(jump)}, after azimuth ${degrees(azimuths[at])}`;
-  if (jump > JUMP) return `The trail of the ${what} does not close smoothly: ${where}.`;
-  if (!oriented) return `In a whole turn the ${what} stays within ${degrees(spread)} of its mean; ${where}.`;
-  if (rounds === 1) return `The trail of the nose closes: once round with the toy; ${where}.`;
-  if (rounds === 0) return `The nose does not go round with the toy: it stays within ${degrees(spread)} of its mean; ${where}.`;
-  return `The nose goes round ${Math.abs(rounds)} times${rounds < 0 ? ", against the toy" : ""}; ${where}.`;
-}
 
 class Explorer {
   constructor(source) {
@@ -185,15 +30,24 @@ class Explorer {
     this.view = { category: 0, kind: 0, elevation: 40, lighting: 0 };
     this.turned = 30;
     this.ownImage = false;
+    this.dropImage = () => {};
     this.playing = null;
     this.curvesOf = null;
     this.gone = false;
     this.networks = [];
-    this.stage = new Stage(byId("toy"), (azimuth, elevation) => this.turnBy(azimuth, elevation), (mark) => this.choose(mark));
+    this.stage = new Stage(
+      byId("toy"),
+      (azimuth, elevation) => this.turnBy(azimuth, elevation),
+      (mark) => this.choose(mark),
+    );
   }
 
   start() {
-    this.requests.before(() => this.source.about(), (about) => this.prepare(about), () => {});
+    this.requests.before(
+      () => this.source.about(),
+      (about) => this.prepare(about),
+      () => {},
+    );
   }
 
   prepare(about) {
@@ -205,8 +59,10 @@ class Explorer {
       byId(panel).replaceChildren(...this.networks.map((each) => each[panel]).filter((part) => part !== null));
     }
     byId("votes-panel").hidden = this.networks.every((each) => each.votes === null);
-    const windows = about.networks.map((each) => each.window);
-    this.stage.prepare(about.toys.size, windows.filter((each, k) => windows.findIndex((other) => JSON.stringify(other) === JSON.stringify(each)) === k));
+    this.stage.prepare(
+      about.toys.size,
+      about.networks.map((each) => each.window),
+    );
     this.offer();
     this.listen();
     document.body.classList.add("ready");
@@ -222,15 +78,23 @@ class Explorer {
     const only = toys.only ?? null;
     const some = (name, count) =>
       Array.from({ length: count }, (_, k) => k).filter((k) => only === null || only.some((each) => each[name] === k));
-    const options = (select, numbers, text) => select.replaceChildren(...numbers.map((k) => element("option", { value: k }, text(k))));
-    this.choices = { category: some("category", toys.categories.length), kind: some("kind", toys.kinds), lighting: some("lighting", toys.lightings) };
+    const options = (select, numbers, text) =>
+      select.replaceChildren(...numbers.map((k) => element("option", { value: k }, text(k))));
+    this.choices = {
+      category: some("category", toys.categories.length),
+      kind: some("kind", toys.kinds),
+      lighting: some("lighting", toys.lightings),
+    };
     options(byId("category"), this.choices.category, (k) => toys.categories[k]);
     options(byId("kind"), this.choices.kind, (k) => `${k + 1} of ${toys.kinds}`);
     options(byId("lighting"), this.choices.lighting, (k) => `${k + 1} of ${toys.lightings}`);
-    for (const name of ["category", "kind", "lighting"]) this.view[name] = this.choices[name].includes(this.view[name]) ? this.view[name] : this.choices[name][0];
+    for (const [name, numbers] of Object.entries(this.choices)) {
+      if (!numbers.includes(this.view[name])) this.view[name] = numbers[0];
+    }
     this.view.elevation = Math.min(highest, Math.max(lowest, this.view.elevation));
     set(byId("elevation"), { min: lowest, max: highest });
-    const share = (value) => `${(100 * (value - lowest)) / (highest - lowest || 1)}%`;
+    const share = (value) =>
+      `${(100 * (Math.min(highest, Math.max(lowest, value)) - lowest)) / (highest - lowest || 1)}%`;
     byId("trained").style.setProperty("--from", share(trained[0]));
     byId("trained").style.setProperty("--to", share(trained[1]));
     say(byId("trained"), `trained on ${trained[0]}° to ${trained[1]}°`);
@@ -255,14 +119,16 @@ class Explorer {
     this.marksKnown = true;
     for (const group of byId("marked").querySelectorAll("optgroup")) {
       const { layers } = answer.networks[Number(group.dataset.network)];
-      group.replaceChildren(...layers.slice(0, -1).map((layer, level) => element("option", { value: `${group.dataset.network}:${level}` }, layer.name)));
+      group.replaceChildren(
+        ...layers
+          .slice(0, -1)
+          .map((layer, level) => element("option", { value: `${group.dataset.network}:${level}` }, layer.name)),
+      );
     }
     byId("marked").value = byId("marked").querySelector("optgroup option")?.value ?? "";
   }
 
   listen() {
-    if (this.listening) return;
-    this.listening = true;
     for (const name of ["category", "kind", "lighting"]) {
       byId(name).addEventListener("change", (event) => this.change({ [name]: Number(event.target.value) }));
     }
@@ -329,18 +195,25 @@ class Explorer {
     this.turned = between(0, 360);
     const elevation = Math.round(between(Math.max(lowest, trained[0]), Math.min(highest, trained[1])));
     const only = this.about.toys.only;
-    const toy = only ? any(only) : Object.fromEntries(Object.entries(this.choices).map(([name, numbers]) => [name, any(numbers)]));
+    const toy = only
+      ? any(only)
+      : Object.fromEntries(Object.entries(this.choices).map(([name, numbers]) => [name, any(numbers)]));
     this.change({ ...toy, elevation });
   }
 
   // Looking
 
   viewNow() {
-    return { ...this.view, elevation: Number(this.view.elevation.toFixed(2)), azimuth: Number(wrapped(this.turned).toFixed(2)) };
+    return {
+      ...this.view,
+      elevation: Number(this.view.elevation.toFixed(2)),
+      azimuth: Number(wrapped(this.turned).toFixed(2)),
+    };
   }
 
   update() {
     this.showControls();
+    say(byId("status"), "");
     if (this.ownImage) return;
     const { turned } = this;
     const view = this.viewNow();
@@ -366,15 +239,21 @@ class Explorer {
     this.answer = answer;
     this.nameLayers(answer);
     const { view } = answer;
-    const what = view === null ? "An image of your own" : `${this.about.toys.categories[view.category]}, azimuth ${degrees(view.azimuth)}, elevation ${degrees(view.elevation)}`;
-    this.stage.show(answer.image.left, what);
+    this.stage.show(answer.image.left, view === null ? "An image of your own" : this.toldView(view));
     this.networks.forEach((network, k) => {
       network.show(answer.networks[k], view, turned, picture);
       if (view !== null) network.moveMark(view.azimuth);
     });
+    if (view !== null && !this.source.computes) this.showAngles(view);
     const poses = answer.networks.map((each) => each.pose);
-    document.body.classList.toggle("orientations", poses.some((pose) => pose?.kind === "orientation"));
-    document.body.classList.toggle("truths", poses.some((pose) => pose?.degrees !== undefined));
+    document.body.classList.toggle(
+      "orientations",
+      poses.some((pose) => pose?.kind === "orientation"),
+    );
+    document.body.classList.toggle(
+      "truths",
+      poses.some((pose) => pose?.degrees !== undefined),
+    );
     this.mark();
     this.tell();
   }
@@ -385,7 +264,9 @@ class Explorer {
     const [number, level] = byId("marked").value.split(":").map(Number);
     const circles = byId("marked").value === "" ? [] : this.networks[number].votesView.marks(level);
     const views = this.networks.filter((each) => each.votesView !== null);
-    const first = (name) => views.map((each) => withWindow(each.votesView[name](), each.about.window)).find((found) => found !== null) ?? null;
+    const first = (name) =>
+      views.map((each) => withWindow(each.votesView[name](), each.about.window)).find((found) => found !== null) ??
+      null;
     this.stage.mark(circles, first("overlay"), first("selected"));
   }
 
@@ -403,19 +284,29 @@ class Explorer {
     byId("elevation").value = view.elevation;
     set(byId("azimuth"), { "aria-valuetext": degrees(azimuth) });
     const outside = view.elevation < trained[0] || view.elevation > trained[1];
-    set(byId("elevation"), { "aria-valuetext": `${degrees(view.elevation)}${outside ? ", outside of what it was trained on" : ""}` });
-    say(byId("azimuth-value"), degrees(azimuth));
-    say(byId("elevation-value"), degrees(view.elevation));
+    set(byId("elevation"), {
+      "aria-valuetext": `${degrees(view.elevation)}${outside ? ", outside of what it was trained on" : ""}`,
+    });
+    if (this.source.computes) this.showAngles(view);
     byId("outside").hidden = !outside || this.ownImage;
     byId("back").hidden = !this.ownImage;
     byId("turning").disabled = this.ownImage;
     byId("play").disabled = this.ownImage;
     this.stage.still = this.ownImage;
     byId("toy").classList.toggle("still", this.ownImage);
-    const toy = this.about.toys.categories[view.category];
-    const label = this.ownImage ? "An image of your own" : `Toy: ${toy}, azimuth ${degrees(azimuth)}, elevation ${degrees(view.elevation)} of ${lowest}° to ${highest}°. Arrow keys turn it, with Shift further.`;
-    set(byId("toy"), { "aria-label": label });
+    const how = `Arrow keys turn it, with Shift further; elevations are ${lowest}° to ${highest}°.`;
+    set(byId("toy"), { "aria-label": this.ownImage ? "An image of your own" : `${this.toldView(view)}. ${how}` });
     this.showAge();
+  }
+
+  toldView({ category, azimuth, elevation }) {
+    const angles = `azimuth ${degrees(azimuth)}, elevation ${degrees(elevation)}`;
+    return `Toy: ${this.about.toys.categories[category]}, ${angles}`;
+  }
+
+  showAngles({ azimuth, elevation }) {
+    say(byId("azimuth-value"), degrees(Math.round(azimuth) % 360));
+    say(byId("elevation-value"), degrees(elevation));
   }
 
   /** Whether the curves are of what is shown. */
@@ -423,7 +314,7 @@ class Explorer {
     const stale = this.curvesOf !== null && (this.ownImage || this.curvesOf !== this.key());
     byId("turn-panel").classList.toggle("stale", stale);
     byId("stale").hidden = !stale;
-    if (stale) for (const each of this.networks) each.poseView.turn(null);
+    for (const each of this.networks) each.showLoop(this.curvesOf !== null && !stale);
   }
 
   key() {
@@ -441,12 +332,13 @@ class Explorer {
     const drop = this.requests.before(
       () => this.source.turn(view, STEPS),
       (turn) => {
+        const { elevation } = { ...view, ...turn };
         this.curvesOf = key;
         this.networks.forEach((network, k) => {
-          const { azimuths } = turn;
-          network.showTurn({ found: turn.networks[k], azimuths, elevation: view.elevation, truth: view.category });
+          network.showTurn({ found: turn.networks[k], azimuths: turn.azimuths, elevation, truth: view.category });
         });
-        say(byId("curves-of"), `${this.about.toys.categories[view.category]} ${view.kind + 1}, elevation ${degrees(view.elevation)}, lighting ${view.lighting + 1}`);
+        const toy = `${this.about.toys.categories[view.category]} ${view.kind + 1}`;
+        say(byId("curves-of"), `${toy}, elevation ${degrees(elevation)}, lighting ${view.lighting + 1}`);
         this.showAge();
         if (calm()) this.stop();
         else this.animate();
@@ -473,7 +365,9 @@ class Explorer {
     this.update();
   }
 
+  /** The turntable, and an image that is on its way. */
   stop() {
+    this.dropImage();
     if (this.playing === null) return;
     this.playing.drop();
     this.playing = null;
@@ -485,7 +379,7 @@ class Explorer {
 
   open(file) {
     this.stop();
-    this.requests.before(
+    this.dropImage = this.requests.before(
       async () => this.decoded(await this.source.image(file)),
       (found) => {
         this.ownImage = true;
@@ -529,7 +423,9 @@ class Explorer {
   }
 
   tell() {
-    const parts = this.networks.map((each) => (this.networks.length > 1 ? `${each.name}: ${each.told()}` : each.told()));
+    const parts = this.networks.map((each) =>
+      this.networks.length > 1 ? `${each.name}: ${each.told()}` : each.told(),
+    );
     byId("verdicts").replaceChildren(...parts.map((each) => element("li", {}, each)));
     this.words = parts.join(". ");
     if (this.telling !== undefined) return;

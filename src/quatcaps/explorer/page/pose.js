@@ -7,18 +7,59 @@ const CAMERA = 4.6;
 /** How far away it stands, in lengths of a nose. It looks along the viewer's x, straight on, as it looks at the toy. */
 const LIGHT = unit([0.8, -0.35, 0.7]);
 
-const [TIP, TAIL] = [[1, 0, 0], [-0.75, 0, 0]];
-const RING = [[0.3, 0.19, 0], [0.3, 0, 0.16], [0.3, -0.19, 0], [0.3, 0, -0.16]];
+const [TIP, TAIL] = [
+  [1, 0, 0],
+  [-0.75, 0, 0],
+];
+const RING = [
+  [0.3, 0.19, 0],
+  [0.3, 0, 0.16],
+  [0.3, -0.19, 0],
+  [0.3, 0, -0.16],
+];
 const BODY = [
   ...RING.map((corner, k) => ({ paint: "nose", corners: [TIP, corner, RING[(k + 1) % 4]] })),
   ...RING.map((corner, k) => ({ paint: "body", corners: [TAIL, RING[(k + 1) % 4], corner] })),
-  { paint: "left", corners: [[0.28, 0.14, 0], [-0.42, 0.08, 0], [-0.36, 0.95, 0], [-0.12, 0.95, 0]] },
-  { paint: "body", corners: [[0.28, -0.14, 0], [-0.42, -0.08, 0], [-0.36, -0.95, 0], [-0.12, -0.95, 0]] },
-  { paint: "top", corners: [[0.05, 0, 0.1], [-0.7, 0, 0.02], [-0.78, 0, 0.66], [-0.55, 0, 0.66]] },
+  {
+    paint: "left",
+    corners: [
+      [0.28, 0.14, 0],
+      [-0.42, 0.08, 0],
+      [-0.36, 0.95, 0],
+      [-0.12, 0.95, 0],
+    ],
+  },
+  {
+    paint: "body",
+    corners: [
+      [0.28, -0.14, 0],
+      [-0.42, -0.08, 0],
+      [-0.36, -0.95, 0],
+      [-0.12, -0.95, 0],
+    ],
+  },
+  {
+    paint: "top",
+    corners: [
+      [0.05, 0, 0.1],
+      [-0.7, 0, 0.02],
+      [-0.78, 0, 0.66],
+      [-0.55, 0, 0.66],
+    ],
+  },
 ];
-const NAMES = [["nose", [1.16, 0, 0]], ["left", [-0.24, 1.13, 0]], ["top", [-0.66, 0, 0.82]]];
+const NAMES = [
+  ["nose", [1.16, 0, 0]],
+  ["left", [-0.24, 1.13, 0]],
+  ["top", [-0.66, 0, 0.82]],
+];
 
-const HEAD = [[0.62, 0.17, 0], [0.62, 0, 0.17], [0.62, -0.17, 0], [0.62, 0, -0.17]];
+const HEAD = [
+  [0.62, 0.17, 0],
+  [0.62, 0, 0.17],
+  [0.62, -0.17, 0],
+  [0.62, 0, -0.17],
+];
 const SHAFT = HEAD.map(([, y, z]) => [0.62, y / 3, z / 3]);
 const ARROW = [
   ...HEAD.map((corner, k) => ({ paint: "nose", corners: [TIP, corner, HEAD[(k + 1) % 4]] })),
@@ -32,7 +73,10 @@ export class PoseView {
   constructor(svg) {
     this.svg = svg;
     this.parts = Object.fromEntries(
-      ["sphere", "circle", "ghost", "behind", "trail", "figure", "names"].map((name) => [name, drawing("g", { class: name })]),
+      ["sphere", "circle", "ghost", "behind", "trail", "figure", "names"].map((name) => [
+        name,
+        drawing("g", { class: name }),
+      ]),
     );
     set(svg, { viewBox: "-1.3 -1.18 2.6 2.36", role: "img" });
     this.parts.sphere.append(drawing("circle", { r: 1.02 }));
@@ -59,7 +103,10 @@ export class PoseView {
     if (view !== null) this.walk(turned, nose(pose.numbers));
     this.parts.ghost.replaceChildren(...(ghost === null ? [] : faces(BODY, ghost, false)));
     this.parts.circle.replaceChildren(...(ghost === null ? [] : [circle(view.elevation)]));
-    const [front, back] = strokes(this.loop === null ? this.trail.map((each) => each.point) : this.loop, this.loop !== null);
+    const [front, back] = strokes(
+      this.loop === null ? this.trail.map((each) => each.point) : this.loop,
+      this.loop !== null,
+    );
     this.parts.behind.replaceChildren(...back);
     this.parts.trail.replaceChildren(...front);
     this.parts.figure.replaceChildren(...faces(pose.kind === "direction" ? ARROW : BODY, turn, true));
@@ -78,7 +125,14 @@ const project = ([x, y, z]) => {
   return [y * scale, -z * scale];
 };
 
-const text = (points) => points.map((point) => project(point).map((value) => value.toFixed(3)).join(",")).join(" ");
+const text = (points) =>
+  points
+    .map((point) =>
+      project(point)
+        .map((value) => value.toFixed(3))
+        .join(","),
+    )
+    .join(" ");
 
 /** Polygons, the farthest first. */
 function faces(shape, turn, solid) {
@@ -133,17 +187,27 @@ function names(pose, turn, ghost) {
   return truth === null || labels.some((each) => covers(each, truth)) ? labels : [...labels, truth];
 }
 
-const covers = (a, b) => Math.abs(a.getAttribute("x") - b.getAttribute("x")) < 0.55 && Math.abs(a.getAttribute("y") - b.getAttribute("y")) < 0.15;
+const covers = (a, b) =>
+  Math.abs(a.getAttribute("x") - b.getAttribute("x")) < 0.55 &&
+  Math.abs(a.getAttribute("y") - b.getAttribute("y")) < 0.15;
 
 function label(name, kind, place) {
   const [x, y] = project(place);
   const limit = (value, most) => Math.max(-most, Math.min(most, value)).toFixed(3);
-  return drawing("text", { class: `name ${kind}`, x: limit(x, 1.13), y: limit(y + 0.05, 1.13) }, name);
+  return drawing(
+    "text",
+    { class: `name ${kind}`, x: limit(x, 1.28 - 0.038 * name.length), y: limit(y + 0.05, 1.13) },
+    name,
+  );
 }
 
 function described(pose, ghost) {
   const numbers = pose.numbers.map((value) => fixed(value)).join(", ");
-  const what = pose.kind === "direction" ? "An arrow in the direction" : "A body with nose, left wing and top fin, turned by the quaternion";
-  const truth = ghost === null ? "" : `; outlined, the true orientation ${ghost.map((value) => fixed(value)).join(", ")}`;
+  const what =
+    pose.kind === "direction"
+      ? "An arrow in the direction"
+      : "A body with nose, left wing and top fin, turned by the quaternion";
+  const truth =
+    ghost === null ? "" : `; outlined, the true orientation ${ghost.map((value) => fixed(value)).join(", ")}`;
   return `${what} ${numbers}${truth}`;
 }

@@ -62,6 +62,10 @@ export class Requests {
       return;
     }
     this.trouble(null);
-    if (!job.dropped) job.done(answer);
+    try {
+      if (!job.dropped) job.done(answer);
+    } catch (error) {
+      reportError(error);
+    }
   }
 }

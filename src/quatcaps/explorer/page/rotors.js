@@ -57,8 +57,8 @@ export function arc(a, b, step = 6) {
 export const JUMP = 45;
 /** Degrees between neighbours of a trail; a nose that leaps further does not follow the toy. */
 
-/** What a nose does over one whole turn of the toy: its largest step between neighbours, after which of them, how far it
- * strays from its mean, and how many times it goes round an axis, counted the way the toy goes. */
+/** What a nose does over one whole turn of the toy: its largest step between neighbours, after which of them, how far
+ * it strays from its mean, and how many times it goes round an axis, counted the way the toy goes. */
 export function trailOf(points, axis) {
   const steps = points.map((point, k) => apart(point, points[(k + 1) % points.length]));
   const jump = Math.max(...steps);

@@ -84,6 +84,7 @@ export class EmbeddedSource {
       .filter((look) => look.view.elevation === elevation)
       .sort((a, b) => a.view.azimuth - b.view.azimuth);
     return {
+      elevation,
       azimuths: looks.map((look) => look.view.azimuth),
       orientations: looks.map((look) => look.view.orientation),
       networks: this.data.about.networks.map((_, k) => turnOf(looks.map((look) => look.networks[k]))),
@@ -94,10 +95,14 @@ export class EmbeddedSource {
     throw new Trouble("This page holds answers that were computed before: it cannot look at another image.");
   }
 
-  /** Of the toy that is asked for; where there are none of it, of one of its category; where of that neither, of any. */
+  /** Of the toy that is asked for; where there are none of it, of one of its category; else of any. */
   ofToy({ category, kind, lighting }) {
     const match = (...tests) => this.data.looks.filter(({ view }) => tests.every((test) => test(view)));
-    const tests = [(view) => view.category === category, (view) => view.kind === kind, (view) => view.lighting === lighting];
+    const tests = [
+      (view) => view.category === category,
+      (view) => view.kind === kind,
+      (view) => view.lighting === lighting,
+    ];
     for (let count = tests.length; count > 0; count -= 1) {
       const found = match(...tests.slice(0, count));
       if (found.length > 0) return sameToy(found, found[0].view);

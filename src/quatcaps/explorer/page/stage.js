@@ -13,7 +13,8 @@ const RADIUS = 3.6;
 /** Of the largest circle, in pixels of the picture: areas are shares. */
 
 export class Stage {
-  /** `turn(azimuth, elevation)` is told by how many degrees a hand turns the toy, `choose(mark)` which circle it clicked. */
+  /** `turn(azimuth, elevation)` is told by how many degrees a hand turns the toy, `choose(mark)` which circle it
+   * clicked. */
   constructor(root, turn, choose) {
     this.root = root;
     this.turn = turn;

@@ -167,8 +167,8 @@ export class VotesView {
     this.chosen();
   }
 
-  /** The parts of the tree that are in a layer, by place: the share of the winner that comes from them by the ways that the
-   * tree has, and the strongest of them. */
+  /** The parts of the tree that are in a layer, by place: the share of the winner that comes from them by the ways that
+   * the tree has, and the strongest of them. */
   marks(level) {
     const found = new Map();
     const walk = (parts, path, share) =>
@@ -205,8 +205,8 @@ export class VotesView {
   showIterations() {
     const { iterations, layers, winner } = this.answer;
     const chosen = Math.min(this.iteration ?? iterations.length - 1, iterations.length - 1);
-    const name = `iteration-${this.find("iterations").dataset.number}`;
-    children(this.find("iterations"), iterations.length, (k) => this.iterationChoice(name, k)).forEach((choice, k) => {
+    const group = `iteration-${this.find("iterations").dataset.number}`;
+    children(this.find("iterations"), iterations.length, (k) => this.iterationChoice(group, k)).forEach((choice, k) => {
       choice.firstElementChild.checked = k === chosen;
     });
     const iteration = iterations[chosen];
@@ -215,9 +215,12 @@ export class VotesView {
     const below = layers[layers.length - 2];
     const values = iteration.shares.map((places, type) => meanAssignment(places, below.activations[type]));
     const even = 1 / this.about.classes.length;
-    const label = `Assignments to ${this.about.classes[winner]} after iteration ${chosen + 1}, by capsule type: ${values.map((value) => fixed(value)).join(", ")}`;
+    const name = this.about.classes[winner];
+    const told = values.map((value) => fixed(value)).join(", ");
+    const label = `Assignments to ${name} after iteration ${chosen + 1}, by capsule type: ${told}`;
     showColumns(this.find("assignments"), values, even, label);
-    say(this.find("assigned"), `r to ${this.about.classes[winner]}, by capsule of “${below.name}”; line: 1/${this.about.classes.length}`);
+    const line = `line: 1/${this.about.classes.length}`;
+    say(this.find("assigned"), `r to ${name}, by capsule of “${below.name}”; ${line}`);
   }
 
   iterationChoice(name, k) {
