@@ -93,6 +93,7 @@ class Explorer {
     }
     this.view.elevation = Math.min(highest, Math.max(lowest, this.view.elevation));
     set(byId("elevation"), { min: lowest, max: highest });
+    byId("elevations").hidden = lowest === highest;
     const share = (value) =>
       `${(100 * (Math.min(highest, Math.max(lowest, value)) - lowest)) / (highest - lowest || 1)}%`;
     byId("trained").style.setProperty("--from", share(trained[0]));
