@@ -11,6 +11,7 @@ export function showBars(list, names, activations, winner, truth) {
     row.classList.toggle("winner", k === winner);
     row.classList.toggle("truth", k === truth);
     say(label, names[k]);
+    label.title = names[k];
     say(tag, k === truth ? "true" : "");
     track.firstElementChild.style.width = `${100 * Math.min(1, Math.max(0, activations[k]))}%`;
     say(value, fixed(activations[k]));
@@ -47,13 +48,13 @@ export function showColumns(svg, values, even, label) {
   svg.replaceChildren(...bars, line, ...ends);
 }
 
-const MARGIN = { left: 30, right: 66, top: 7, bottom: 16 };
+const MARGIN = { left: 30, right: 74, top: 7, bottom: 16 };
 
 /** Curves over a whole turn. `series`: {name, values, role}, with role winner, truth or other; `scale`: {highest,
  * ticks, unit}. Returns the azimuth under an x of the drawing, and what moves the mark of the present azimuth. */
 export function showCurves(svg, azimuths, series, scale, label) {
   const width = Math.max(200, svg.clientWidth || 360);
-  const height = Math.max(60, svg.clientHeight || 100);
+  const height = svg.clientHeight || 100;
   const x = (azimuth) => MARGIN.left + ((width - MARGIN.left - MARGIN.right) * azimuth) / 360;
   const y = (value) => height - MARGIN.bottom - ((height - MARGIN.top - MARGIN.bottom) * value) / scale.highest;
   const grid = scale.ticks.flatMap((tick) => [
@@ -95,6 +96,6 @@ function endLabels(series, x, y, height) {
     placed[k].y = Math.min(placed[k].y, lowest);
   }
   return placed.map(({ name, role, y: at }) =>
-    drawing("text", { class: `end ${role}`, x, y: at.toFixed(1) }, name.length > 10 ? `${name.slice(0, 9)}…` : name),
+    drawing("text", { class: `end ${role}`, x, y: at.toFixed(1) }, name.length > 9 ? `${name.slice(0, 8)}…` : name),
   );
 }

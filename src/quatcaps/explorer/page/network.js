@@ -138,8 +138,8 @@ export class NetworkView {
 
 function termsOf(numbers) {
   const letters = numbers.length === 4 ? ["", "i", "j", "k"] : ["i", "j", "k"];
-  const sign = (value, k) => (value < 0 ? "−" : k > 0 ? "+" : "");
-  return numbers.map((value, k) => `${sign(value, k)}${fixed(Math.abs(value))}${letters[k]}`).join(" ");
+  const signed = (text, k) => (k === 0 || text.startsWith("−") ? text : `+${text}`);
+  return numbers.map((value, k) => `${signed(fixed(value), k)}${letters[k]}`).join(" ");
 }
 
 function noteOn(pose, view, about) {
