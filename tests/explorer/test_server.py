@@ -22,13 +22,13 @@ import pytest
 import torch
 from PIL import Image
 
-from quatcaps import quaternion
+from quatcaps import models, quaternion
 from quatcaps.data.toys.catalogue import CLASSES
 from quatcaps.errors import QuatcapsError
 from quatcaps.explorer import toys
 from quatcaps.explorer.serve import bound, serve
 from quatcaps.explorer.server import LARGEST_UPLOAD
-from quatcaps.explorer.shown import Shown
+from quatcaps.explorer.shown import Shown, winner_shares
 from quatcaps.explorer.toys import View
 from quatcaps.weights.zoo import trained
 
@@ -98,6 +98,26 @@ def test_layers_and_parts_of_a_look(address: str, networks: list[Shown]) -> None
     assert len(said["iterations"]) == 2
     assert said["iterations"][-1]["activations"] == pytest.approx(said["activations"], abs=2e-4)
     assert "layers" not in found["networks"][1]
+
+
+def test_shares_are_those_of_all_parts_of_parts(networks: list[Shown]) -> None:
+    network = models.build("qcn-small", channels=2, classes=5, seed=0).eval()
+    explanation = network.explain(networks[0].inputs(toys.drawn([View()])))
+    primary, first, second, _ = wanted = [
+        torch.zeros(layer.capsules.activations[0].shape, dtype=torch.float64) for layer in explanation.layers
+    ]
+    whole = [(1.0, part) for part in explanation.parts(0, 3, 2, most=10**6)]
+    for shares in (second, first, primary):
+        for share, part in whole:
+            shares[part.capsule, part.row, part.column] += share * part.share
+        whole = [
+            (share * part.share, child)
+            for share, part in whole
+            for child in explanation.parts(0, part.level, part.capsule, part.row, part.column, most=10**6)
+        ]
+    for shares, expected in zip(winner_shares(explanation, 2)[:-1], wanted[:-1], strict=True):
+        assert torch.allclose(shares, expected, atol=1e-6)
+        assert float(shares.sum()) == pytest.approx(1)
 
 
 def test_a_turn_is_made_of_looks(address: str) -> None:

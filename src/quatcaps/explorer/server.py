@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import base64
-import io
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from importlib import resources
 from typing import Any, TypeVar
 
 import anyio
 import anyio.to_thread
-from PIL import Image
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
 from starlette.middleware.trustedhost import TrustedHostMiddleware
@@ -21,8 +17,9 @@ from torch import Tensor
 
 from quatcaps.data.pictures import open_bytes
 from quatcaps.errors import QuatcapsError
+from quatcaps.explorer.page import FILES, page_file
 from quatcaps.explorer.shown import Shown
-from quatcaps.explorer.toys import SIZE, View, catalogue, drawn
+from quatcaps.explorer.toys import SIZE, View, catalogue, data_address, drawn
 from quatcaps.training.predict import as_channels
 
 STEPS = (4, 72)
@@ -31,8 +28,6 @@ LARGEST_UPLOAD = 10 * 2**20
 WAITING = 64
 """Requests that may wait for the network; more are told to come again."""
 LOCAL = ("127.0.0.1", "localhost", "[::1]")
-FILES = {"explorer.js": "text/javascript", "explorer.css": "text/css"}
-"""Beside the page; nothing else is opened."""
 HEADERS = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; "
     "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
@@ -133,10 +128,6 @@ def answered(handler: Handler) -> Handler:
     return endpoint
 
 
-def page_file(name: str) -> str:
-    return resources.files("quatcaps.explorer").joinpath("page", name).read_text(encoding="utf-8")
-
-
 def number_in(query: Mapping[str, str], name: str, default: Any, kind: type) -> Any:
     """A number that the address names."""
     text = query.get(name)
@@ -183,10 +174,3 @@ def looked_at(networks: Sequence[Shown], received: bytes) -> dict[str, Any]:
 def pictures(image: Tensor) -> dict[str, str]:
     """Both views as PNG in data addresses."""
     return dict(zip(("left", "right"), map(data_address, image), strict=True))
-
-
-def data_address(pixels: Tensor) -> str:
-    """(H, W) uint8 → data:image/png;base64,…"""
-    buffer = io.BytesIO()
-    Image.fromarray(pixels.numpy()).save(buffer, format="PNG", optimize=True)
-    return f"data:image/png;base64,{base64.b64encode(buffer.getvalue()).decode()}"

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from quatcaps import quaternion
@@ -86,7 +87,10 @@ class Shown:
         winner = found["winner"]
         return {
             **found,
-            "layers": [layer_of(layer) for layer in explanation.layers],
+            "layers": [
+                layer_of(layer, shares)
+                for layer, shares in zip(explanation.layers, winner_shares(explanation, winner), strict=True)
+            ],
             "tree": [part_of(part) for part in tree(explanation, winner)],
             "iterations": [
                 iteration_of(step.capsules, step.assignments, winner) for step in explanation.layers[-1].iterations
@@ -116,15 +120,15 @@ class Shown:
             pose = quaternion.safe_unit(poses[winner].double(), 0)
             length = float(poses[winner].norm())
             found["pose"] = {"kind": KINDS[len(pose)], "numbers": rounded(pose), "length": round(length, DIGITS)}
-            if self.oriented and orientation is not None and len(pose) == 4:
+            if self.oriented and orientation is not None and len(pose) == 4 and length > 0:
                 true = torch.tensor(orientation, dtype=torch.float64)
                 found["pose"]["degrees"] = round(float(quaternion.geodesic_distance(pose, true).rad2deg()), 2)
         return found
 
 
-def layer_of(layer: ExplainedLayer) -> dict[str, Any]:
+def layer_of(layer: ExplainedLayer, shares: Tensor) -> dict[str, Any]:
     """The activations of a layer of the one image, (capsules, rows, columns), and where they stand: the first in pixels
-    of the window, and the step from one to the next."""
+    of the window, and the step from one to the next. Shares of the winner: by place (rows, columns), by capsule."""
     down, across = layer.places
     return {
         "name": layer.name,
@@ -132,7 +136,28 @@ def layer_of(layer: ExplainedLayer) -> dict[str, Any]:
         "activations": rounded(layer.capsules.activations[0]),
         "first": [down.first, across.first],
         "step": [down.step, across.step],
+        "shares": {"places": rounded(shares.sum(0)), "capsules": rounded(shares.sum((1, 2)))},
     }
+
+
+def winner_shares(explanation: Explanation, winner: int) -> list[Tensor]:
+    """Of every layer, the share of the winner that comes from each capsule by all ways through the layers between,
+    (capsules, rows, columns): shares of parts of parts multiply, and those of a layer sum to 1."""
+    shares = torch.zeros_like(explanation.layers[-1].capsules.activations[0], dtype=torch.float64)
+    shares[winner] = 1
+    found = [shares]
+    for below, layer in zip(explanation.layers[-2::-1], explanation.layers[:0:-1], strict=True):
+        assert layer.reach is not None, "only primary capsules have no parts"
+        window, stride, (down, across) = layer.reach[:2], layer.reach.stride, layer.reach.padding
+        seen = F.pad(below.capsules.activations[0].double(), (across, across, down, down))
+        children = F.unfold(seen[None], window, stride=stride).unflatten(1, (-1, *window)).permute(2, 3, 1, 0, 4)
+        given = children * layer.assignments[0].double().flatten(-2)  # rows, columns, I, J, places of the parents
+        given /= given.sum((0, 1, 2), keepdim=True).clamp(min=torch.finfo(given.dtype).tiny)
+        by_child = (given * shares.flatten(1)).sum(3).permute(2, 0, 1, 3).flatten(0, 2)
+        whole = F.fold(by_child[None], seen.shape[1:], window, stride=stride)[0]
+        shares = whole[:, down : whole.shape[1] - down, across : whole.shape[2] - across]
+        found.append(shares)
+    return found[::-1]
 
 
 def tree(explanation: Explanation, winner: int) -> tuple[Part, ...]:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import base64
+import io
 import math
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
 import torch
+from PIL import Image
 from torch import Tensor
 
 from quatcaps.data.orientations import orientation
@@ -69,6 +72,13 @@ def drawn(views: list[View]) -> Tensor:
         raise QuatcapsError("views of several toys: they are drawn one toy at a time")
     viewpoints = [(view.azimuth, view.elevation, view.lighting) for view in views]
     return draw_on(on_stage(views[0].category, views[0].kind), viewpoints, SIZE)
+
+
+def data_address(pixels: Tensor) -> str:
+    """(H, W) uint8 → data:image/png;base64,…"""
+    buffer = io.BytesIO()
+    Image.fromarray(pixels.numpy()).save(buffer, format="PNG", optimize=True)
+    return f"data:image/png;base64,{base64.b64encode(buffer.getvalue()).decode()}"
 
 
 def catalogue() -> dict[str, Any]:
