@@ -37,22 +37,34 @@ def browser() -> Iterator[Browser]:
 
 
 @pytest.fixture
-def page(browser: Browser) -> Iterator[Page]:
+def complaints() -> list[str]:
+    """What a page complained of."""
+    return []
+
+
+@pytest.fixture
+def page(browser: Browser, complaints: list[str]) -> Iterator[Page]:
     """A page that may not complain."""
     context = browser.new_context(viewport={"width": 1280, "height": 800}, reduced_motion="reduce")
-    opened, complaints = context.new_page(), []
-    opened.on("console", lambda message: complaints.append(message.text) if message.type == "error" else None)
-    opened.on("pageerror", lambda error: complaints.append(str(error)))
-    opened.set_default_timeout(20_000)
-    yield opened
+    page = watched(context.new_page(), complaints)
+    yield page
     context.close()
     assert complaints == []
+
+
+def watched(page: Page, complaints: list[str]) -> Page:
+    """The page, which notes its complaints."""
+    page.on("console", lambda message: complaints.append(message.text) if message.type == "error" else None)
+    page.on("pageerror", lambda error: complaints.append(str(error)))
+    page.on("dialog", lambda dialog: complaints.append(dialog.message))
+    page.set_default_timeout(20_000)
+    return page
 
 
 def opened(page: Page, place: str) -> Page:
     """The page, once it shows what the networks say."""
     page.goto(place)
-    page.wait_for_function("document.querySelector('#classes .answer strong')?.textContent !== ''")
+    page.locator("#classes .bars li").first.wait_for()
     return page
 
 
@@ -101,8 +113,9 @@ def test_another_toy(page: Page, address: str) -> None:
     before = shown(page)
     page.locator("#category").select_option(label="truck")
     changes(page, before)
+    before = shown(page)
     page.locator("#surprise").click()
-    page.wait_for_function("document.getElementById('live').textContent !== ''")
+    changes(page, before)
 
 
 def test_every_network_has_its_column(page: Page, address: str) -> None:
@@ -114,7 +127,7 @@ def test_every_network_has_its_column(page: Page, address: str) -> None:
     assert page.locator("script").count() == 1, "a name is text, not a script"
 
 
-def test_an_image_of_ones_own_and_what_is_none(page: Page, address: str, tmp_path: Path) -> None:
+def test_an_image_of_ones_own_and_what_is_none(page: Page, complaints: list[str], address: str, tmp_path: Path) -> None:
     opened(page, address)
     Image.radial_gradient("L").resize((60, 60)).save(tmp_path / "mine.png")
     (tmp_path / "none.png").write_bytes(b"nonsense")
@@ -122,12 +135,13 @@ def test_an_image_of_ones_own_and_what_is_none(page: Page, address: str, tmp_pat
     page.locator("#file").set_input_files(tmp_path / "mine.png")
     changes(page, before)
     page.locator("#back").wait_for(state="visible")
-    page.once("console", lambda message: None)
     page.locator("#file").set_input_files(tmp_path / "none.png")
     page.locator("#trouble").wait_for(state="visible")
     assert "not an image that can be read" in page.locator("#trouble").inner_text()
     page.locator("#back").click()
     page.locator("#trouble").wait_for(state="hidden")
+    assert len(complaints) == 1, "the browser tells of the status"
+    assert "400" in complaints.pop()
 
 
 def test_the_turntable_draws_curves(page: Page, address: str) -> None:
@@ -158,20 +172,18 @@ def test_nothing_is_wider_than_the_page(browser: Browser, address: str, size: st
     context.close()
 
 
-def test_the_exported_file_needs_no_server(browser: Browser, networks: list[Shown], tmp_path: Path) -> None:
+def test_the_exported_file_needs_no_server(
+    browser: Browser, complaints: list[str], networks: list[Shown], tmp_path: Path
+) -> None:
     named = Shown(replace(networks[0].trained, name="</script><script>alert(1)</script>"))
     path = tmp_path / "explorer.html"
     written = export([named], path, toys=((2, 0), (4, 1)), azimuths=(0, 90, 180, 270), elevations=(30, 60))
     assert written == path.stat().st_size < 1_000_000
     context = browser.new_context(offline=True)
-    page, complaints = context.new_page(), []
-    page.on("console", lambda message: complaints.append(message.text) if message.type == "error" else None)
-    page.on("pageerror", lambda error: complaints.append(str(error)))
-    page.on("dialog", lambda dialog: complaints.append(dialog.message))
-    opened(page, path.as_uri())
+    page = opened(watched(context.new_page(), complaints), path.as_uri())
     before = shown(page)
     page.locator("#toy").focus()
-    for _ in range(12):
+    for _ in range(5):
         page.keyboard.press("Shift+ArrowRight")
     changes(page, before)
     assert page.locator("#file").is_hidden()
