@@ -17,16 +17,13 @@ from quatcaps.models.operations import multiply_adds
 from quatcaps.training.config import TrainingConfig
 from quatcaps.training.start import check_network
 
-CHECKS = """
-from quatcaps.models import MODELS
+QUESTIONS = """
+from quatcaps.models import MODELS, build
+from quatcaps.models.operations import multiply_adds
 from quatcaps.training.start import check_network
 from quatcaps.training.config import TrainingConfig
 for name in MODELS:
     check_network(TrainingConfig(model=name), (32, 32))
-"""
-COUNTS = """
-from quatcaps.models import build
-from quatcaps.models.operations import multiply_adds
 for name in ("qcn-small", "vb"):
     assert multiply_adds(build(name, channels=2, classes=5), 2, (32, 32)) > 0
 """
@@ -35,14 +32,13 @@ HUGE = 100_000
 
 
 @pytest.mark.parametrize("path", ["", os.environ["PATH"]], ids=["no compiler", "a compiler"])
-@pytest.mark.parametrize("code", [CHECKS, COUNTS], ids=["checks", "counts"])
-def test_no_compiler_is_needed_or_asked(code: str, path: str, tmp_path: Path) -> None:
+def test_no_compiler_is_needed_or_asked(path: str, tmp_path: Path) -> None:
     places = {name: tmp_path / name for name in ("XDG_CACHE_HOME", "TMPDIR", "TRITON_CACHE_DIR", "HOME")}
     for place in places.values():
         place.mkdir()
     environment = {name: value for name, value in os.environ.items() if name not in ("CC", "TRITON_INTERPRET")}
     environment |= {name: str(place) for name, place in places.items()} | {"PATH": path}
-    command = [sys.executable, "-W", "error", "-c", code]
+    command = [sys.executable, "-W", "error", "-c", QUESTIONS]
     finished = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
     assert finished.stderr == ""
     assert finished.returncode == 0
