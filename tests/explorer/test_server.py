@@ -26,6 +26,7 @@ from quatcaps import models, quaternion
 from quatcaps.data.toys.catalogue import CLASSES
 from quatcaps.errors import QuatcapsError
 from quatcaps.explorer import toys
+from quatcaps.explorer.export import export
 from quatcaps.explorer.serve import bound, serve
 from quatcaps.explorer.server import LARGEST_UPLOAD
 from quatcaps.explorer.shown import Shown, winner_shares
@@ -246,7 +247,7 @@ def test_views_are_of_one_toy() -> None:
 
 
 def test_ctrl_c_stops_it(tmp_path: Path) -> None:
-    command = [sys.executable, "-u", "-m", "quatcaps", "explore", "--weights", "qcn-smallnorb"]
+    command = [sys.executable, "-u", "-m", "quatcaps", "explore"]  # what is installed with the package
     process = subprocess.Popen(
         [*command, "--port", "0", "--no-browser"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
@@ -259,3 +260,19 @@ def test_ctrl_c_stops_it(tmp_path: Path) -> None:
         out, err = process.communicate(timeout=20)
     assert "Traceback" not in out + err
     assert process.returncode in (0, 130)
+
+
+def test_export_is_bounded_and_whole_or_not_at_all(
+    networks: list[Shown], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[tuple[int, int]] = []
+    few = {"toys": ((0, 0),), "azimuths": (0, 180), "elevations": (40,)}
+    size = export(networks, tmp_path / "page.html", lambda done, total: seen.append((done, total)), **few)
+    assert seen == [(1, 2), (2, 2)]
+    assert size == (tmp_path / "page.html").stat().st_size
+    assert export(networks, tmp_path / "again.html", **few) == size
+    assert (tmp_path / "page.html").read_bytes() == (tmp_path / "again.html").read_bytes()
+    monkeypatch.setattr("quatcaps.explorer.export.LARGEST", 1000)
+    with pytest.raises(QuatcapsError, match=r"would have .* MB, more than .*: export fewer networks"):
+        export(networks, tmp_path / "large.html", **few)
+    assert not (tmp_path / "large.html").exists()

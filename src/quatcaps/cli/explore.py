@@ -10,6 +10,9 @@ import typer
 from quatcaps.cli.flags import Weights
 from quatcaps.console import counting, say, standard_output
 
+USUAL = "qcn-smallnorb"
+"""What is shown where nothing is named: weights that are installed with the package."""
+
 
 def explore(
     run: Annotated[Path | None, typer.Argument(help="folder of a run", metavar="RUN")] = None,
@@ -28,13 +31,18 @@ def explore(
         ),
     ] = None,
 ) -> None:
-    """Turn a toy with your hands and watch the capsules: a page in your browser, served from this machine."""
+    """Turn a toy with your hands and watch the capsules: a page in your browser, served from this machine.
+
+    Without a run or weights, qcn-smallnorb is shown, which is installed with the package.
+    """
     from quatcaps.explorer.export import export as exported
     from quatcaps.explorer.serve import serve
     from quatcaps.explorer.shown import Shown
     from quatcaps.weights.zoo import named_or_run, run_or_weights
 
     console = standard_output()
+    if run is None and weights is None:
+        weights = USUAL
     networks = [run_or_weights(run, weights), *(named_or_run(name) for name in beside or [])]
     if export is not None:
         shown = [Shown(each) for each in networks]
