@@ -27,16 +27,23 @@ unit: $(READY)
 bench: $(READY)
 	$(BIN)/quatcaps bench --model qcn-small --model qcn --output bench
 
-# What the package needs; and then what its tests need.
-$(INSTALLED): pyproject.toml constraints.txt
-	$(PYTHON) -c "import sys; sys.exit(0 if sys.version_info >= (3, 11) else 'quatcaps needs Python 3.11 or newer; give one with make PYTHON=...')"
+PIP = $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable
+
+# What the package needs.
+$(INSTALLED): pyproject.toml constraints.txt | old-enough
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[explore]'
+	$(PIP) '.[explore]'
 	touch $(INSTALLED)
 
-$(READY): $(INSTALLED)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
-	touch $(READY)
+# … and what its tests need.
+$(READY): pyproject.toml constraints.txt | old-enough
+	$(PYTHON) -m venv $(VENV)
+	$(PIP) '.[dev]'
+	touch $(INSTALLED) $(READY)
+
+.PHONY: old-enough
+old-enough:
+	@$(PYTHON) -c "import sys; sys.exit(0 if sys.version_info >= (3, 11) else 'quatcaps needs Python 3.11 or newer; give one with make PYTHON=...')"
 
 clean:
 	rm -rf $(VENV) demo bench
