@@ -29,6 +29,12 @@ for finder in sys.meta_path:
         finder.should_instrument = lambda name, ask=finder.should_instrument: ".kernels" not in name and ask(name)
 
 
+@pytest.fixture(autouse=True)
+def seeded() -> None:
+    """What a test draws without a seed of its own does not depend on the tests before it."""
+    torch.manual_seed(0)
+
+
 @pytest.fixture(scope="session")
 def toys_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A data folder with `toys-mini` rendered in it; of several test processes, by the first that needs it."""
