@@ -57,7 +57,7 @@ def watched(page: Page, complaints: list[str]) -> Page:
     page.on("console", lambda message: complaints.append(message.text) if message.type == "error" else None)
     page.on("pageerror", lambda error: complaints.append(str(error)))
     page.on("dialog", lambda dialog: complaints.append(dialog.message))
-    page.set_default_timeout(20_000)
+    page.set_default_timeout(60_000)
     return page
 
 
@@ -75,7 +75,7 @@ def shown(page: Page) -> tuple[list[str], list[str]]:
 
 def changes(page: Page, before: tuple[list[str], list[str]]) -> tuple[list[str], list[str]]:
     """What is shown once it is something else."""
-    for _ in range(100):
+    for _ in range(300):
         if (now := shown(page))[0] != before[0]:
             return now
         page.wait_for_timeout(100)
