@@ -4,7 +4,8 @@
 >>> network = quatcaps.build("qcn", channels=2, classes=5)
 
 `build` makes networks by name, `load` trained ones. `layers`, `poses`, `routing` and `quaternion` are for networks of
-one's own, `testing` for tests of them; what is registered has a name that `build`, `train` and the command line know.
+one's own, `testing` for tests of them, `inspection` for what their poses know; what is registered has a name that
+`build`, `train` and the command line know.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from quatcaps import data, layers, losses, models, poses, quaternion, routing, testing, weights
+    from quatcaps import data, inspection, layers, losses, models, poses, quaternion, routing, testing, weights
     from quatcaps.capsules import Capsules
     from quatcaps.errors import QuatcapsError
     from quatcaps.models import build, list_models, register_model
@@ -28,6 +29,7 @@ __all__ = [
     "__version__",
     "build",
     "data",
+    "inspection",
     "layers",
     "list_models",
     "list_poses",

@@ -113,6 +113,15 @@ def _overview(entries: Sequence[Entry], others: Sequence[Quoted]) -> Table:
     )
 
 
+MEASURED = ("published (%)", "here (%)", "lowest epoch (%)", "late epochs (%)", "training (min)")
+
+
+def _measured(entry: Entry) -> tuple[str, ...]:
+    """The cells under `MEASURED`."""
+    errors = (entry.errors("test"), entry.lowest(), entry.late())
+    return (_error(entry.row), *map(spread, errors), entry.minutes)
+
+
 def _details(entries: Sequence[Entry]) -> Table:
     return Table(
         "The runs",
@@ -120,22 +129,14 @@ def _details(entries: Sequence[Entry]) -> Table:
             "row",
             "parameters",
             "published parameters",
-            "published (%)",
-            "here (%)",
-            "lowest epoch (%)",
-            "late epochs (%)",
-            "training (min)",
+            *MEASURED,
         ),
         tuple(
             (
                 entry.row.key,
                 entry.parameters,
                 NOTHING if entry.row.published is None else entry.row.published.parameters or NOTHING,
-                _error(entry.row),
-                spread(entry.errors("test")),
-                spread(entry.lowest()),
-                spread(entry.late()),
-                entry.minutes,
+                *_measured(entry),
             )
             for entry in entries
         ),
@@ -150,11 +151,7 @@ def _branching(entries: Sequence[Entry]) -> Table:
             "recipe",
             "branched",
             "parameters",
-            "published (%)",
-            "here (%)",
-            "lowest epoch (%)",
-            "late epochs (%)",
-            "training (min)",
+            *MEASURED,
         ),
         tuple(
             (
@@ -162,11 +159,7 @@ def _branching(entries: Sequence[Entry]) -> Table:
                 entry.row.recipe,
                 "yes" if entry.row.branched else "no",
                 entry.parameters,
-                _error(entry.row),
-                spread(entry.errors("test")),
-                spread(entry.lowest()),
-                spread(entry.late()),
-                entry.minutes,
+                *_measured(entry),
             )
             for entry in entries
         ),
