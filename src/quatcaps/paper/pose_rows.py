@@ -20,7 +20,8 @@ SMALL_RESNET: Mapping[str, Any] = {"widths": (12, 24, 48), "poses": True}
 OF_RESNET: Mapping[str, Any] = {
     "model": "resnet-20",
     "model_settings": SMALL_RESNET,
-    "learning_rate": 1.5e-2,
+    "learning_rate": 8e-3,
+    "score_scale": 1.0,
     "pose_weight": 3.0,
 }
 """A quaternion for each class from a linear layer beside the scores; rate and weight chosen on kinds held out of the
