@@ -12,10 +12,12 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+import torch
 
 from quatcaps import files
 from quatcaps.errors import QuatcapsError
 from quatcaps.files import explained, flush, locked, make_folder, new_file, new_folder, read_json, write_json
+from quatcaps.tensors import save_tensors
 
 
 def test_new_file_replaces_at_the_end(tmp_path: Path) -> None:
@@ -223,3 +225,11 @@ def test_nothing_that_loads_weights_needs_a_unix(tmp_path: Path) -> None:
         "import quatcaps; quatcaps.load; import quatcaps.cli.datasets, quatcaps.data.download, quatcaps.weights.zoo"
     )
     subprocess.run([sys.executable, "-c", code], check=True, cwd=tmp_path)
+
+
+def test_tensors_can_be_read_by_those_who_may_read_other_files(tmp_path: Path) -> None:
+    with new_file(tmp_path / "a.json") as text, new_file(tmp_path / "a.safetensors") as tensors:
+        text.write_text("{}")
+        save_tensors(tensors, {"a": torch.zeros(3)})
+    modes = {(tmp_path / name).stat().st_mode for name in ("a.json", "a.safetensors")}
+    assert len(modes) == 1

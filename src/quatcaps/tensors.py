@@ -15,9 +15,13 @@ from quatcaps.files import explained
 
 
 def save_tensors(path: Path, tensors: Mapping[str, Tensor], header: dict[str, str] | None = None) -> None:
-    """Writes tensors, with some words beside them."""
+    """Writes tensors, with some words beside them. A file that was there keeps its permissions: safetensors replaces it
+    by one that its owner alone can read."""
+    before = path.stat().st_mode if path.exists() else None
     try:
         safetensors.torch.save_file({name: t.detach().contiguous() for name, t in tensors.items()}, path, header)
+        if before is not None:
+            path.chmod(before)
     except SafetensorError as error:
         # safetensors wraps the system's error in text; what matters is that the write did not happen.
         number = re.search(r"os error (\d+)", str(error))

@@ -259,15 +259,19 @@ def test_demo_leaves_its_page(
 
     for name in ("demo", "demo_cnn"):
         recipe = getattr(recipes, name)
-        monkeypatch.setattr(demo, name, lambda recipe=recipe: recipe().changed({"dataset": "toys-mini", "batch": 128}))
+        changes = {"dataset": "toys-mini", "batch": 128, "image_size": 48, "crop": 32}
+        monkeypatch.setattr(demo, name, lambda recipe=recipe, changes=changes: recipe().changed(changes))
+    monkeypatch.setattr(demo, "AZIMUTHS", (0, 180))
+    monkeypatch.setattr(demo, "ELEVATIONS", (40,))
     for attempt in range(2):
         outcome = command("demo", "--output", tmp_path, "--epochs", 1, "--data-dir", toys_folder, "--device", "cpu")
         assert outcome.code == 0, outcome.err
         assert "index.html" in outcome.out
         assert ("is trained to its end" in " ".join(outcome.out.split())) == bool(attempt)
     results = json.loads((tmp_path / "results.json").read_text())
-    assert "qcn-small" in json.dumps(results)
-    for name in ("index.html", "samples.png", "training.png", "azimuth.png", "results.md", "results.csv"):
+    assert [each["name"] for each in results["networks"]] == ["qcn-rotor-small", "cnn-small"]
+    assert all(0 < each["test"]["poses"]["median_degrees"] < 180 for each in results["networks"])
+    for name in ("index.html", "explorer.html", "samples.png", "orientation.png", "results.md", "results.csv"):
         assert (tmp_path / name).stat().st_size > 0, name
     outcome = command("demo", "--output", tmp_path, "--epochs", 2, "--data-dir", toys_folder, "--device", "cpu")
     assert outcome.code == 1

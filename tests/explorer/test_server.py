@@ -28,7 +28,7 @@ from quatcaps.errors import QuatcapsError
 from quatcaps.explorer import toys
 from quatcaps.explorer.export import export
 from quatcaps.explorer.serve import bound, serve
-from quatcaps.explorer.server import LARGEST_UPLOAD
+from quatcaps.explorer.server import LARGEST_UPLOAD, looked
 from quatcaps.explorer.shown import Shown, winner_shares
 from quatcaps.explorer.toys import View
 from quatcaps.weights.zoo import trained
@@ -59,16 +59,17 @@ def test_what_there_is(address: str) -> None:
     assert capsules["name"] == "<script>qcn-rotor"
     assert (capsules["capsules"], resnet["capsules"], cnn["capsules"]) == (True, False, False)
     assert (capsules["oriented"], resnet["oriented"]) == (True, False)
-    assert capsules["window"] == {"top": 8, "left": 8, "height": 32, "width": 32}
+    assert capsules["window"] == {"top": 8, "left": 8, "height": 32, "width": 32, "frame": 48}
 
 
 def test_a_look_is_what_the_network_says(address: str, networks: list[Shown]) -> None:
     view = View(category=2, kind=5, azimuth=77.5, elevation=51.0, lighting=3)
     status, found = ask(f"{address}/api/look?category=2&kind=5&azimuth=77.5&elevation=51&lighting=3")
     assert status == 200
-    image = toys.drawn([view])
+    drawn = toys.drawn([view], [48, toys.PIXELS])
+    image = drawn[48]
     shown = Image.open(io.BytesIO(base64.b64decode(found["image"]["left"].split(",")[1])))
-    assert np.array_equal(np.asarray(shown), image[0, 0].numpy())
+    assert np.array_equal(np.asarray(shown), drawn[toys.PIXELS][0, 0].numpy())
     for each, said in zip(networks, found["networks"], strict=True):
         with torch.no_grad():
             output = each.trained.network(each.inputs(image))
@@ -88,7 +89,7 @@ def test_a_look_is_what_the_network_says(address: str, networks: list[Shown]) ->
 def test_layers_and_parts_of_a_look(address: str, networks: list[Shown]) -> None:
     _, found = ask(f"{address}/api/look?azimuth=10")
     said, network = found["networks"][0], networks[0].trained.network
-    explanation = network.explain(networks[0].inputs(toys.drawn([View(azimuth=10.0)])))
+    explanation = network.explain(networks[0].inputs(toys.drawn([View(azimuth=10.0)], [48])[48]))
     assert [layer["name"] for layer in said["layers"]] == [layer.name for layer in explanation.layers]
     for layer, wanted in zip(said["layers"], explanation.layers, strict=True):
         assert np.allclose(layer["activations"], wanted.capsules.activations[0].detach(), atol=1e-4)
@@ -101,9 +102,29 @@ def test_layers_and_parts_of_a_look(address: str, networks: list[Shown]) -> None
     assert "layers" not in found["networks"][1]
 
 
+def test_a_network_is_given_pictures_of_its_own_size(networks: list[Shown]) -> None:
+    large = networks[0]
+    small = Shown(replace(large.trained, size=(36, 36)))
+    view = View(category=1, azimuth=20.0)
+    found = looked([large, small], view)
+    wanted = small.look(toys.drawn([view], [36])[36][0], view.rotor)
+    assert found["networks"][1] == wanted
+    assert found["networks"][0]["activations"] != wanted["activations"]
+    window = small.to_json()["window"]
+    assert window == pytest.approx({"top": 8 / 3, "left": 8 / 3, "height": 128 / 3, "width": 128 / 3, "frame": 48})
+    one, other = (each["layers"][0] for each in found["networks"])
+    assert other["step"] == pytest.approx([4 / 3 * step for step in one["step"]])
+    assert other["first"] == pytest.approx([4 / 3 * first for first in one["first"]])
+
+
+def test_pictures_that_are_not_square_are_refused(networks: list[Shown]) -> None:
+    with pytest.raises(QuatcapsError, match=r"takes images of 48×36: the explorer's pictures are square"):
+        Shown(replace(networks[0].trained, size=(48, 36)))
+
+
 def test_shares_are_those_of_all_parts_of_parts(networks: list[Shown]) -> None:
     network = models.build("qcn-small", channels=2, classes=5, seed=0).eval()
-    explanation = network.explain(networks[0].inputs(toys.drawn([View()])))
+    explanation = network.explain(networks[0].inputs(toys.drawn([View()], [48])[48]))
     primary, first, second, _ = wanted = [
         torch.zeros(layer.capsules.activations[0].shape, dtype=torch.float64) for layer in explanation.layers
     ]
@@ -243,7 +264,7 @@ def test_without_the_packages(networks: list[Shown], monkeypatch: pytest.MonkeyP
 def test_views_are_of_one_toy() -> None:
     view = View()
     with pytest.raises(QuatcapsError, match="one toy at a time"):
-        toys.drawn([view, replace(view, kind=1)])
+        toys.drawn([view, replace(view, kind=1)], [48])
 
 
 def test_ctrl_c_stops_it(tmp_path: Path) -> None:
@@ -253,7 +274,7 @@ def test_ctrl_c_stops_it(tmp_path: Path) -> None:
     )
     assert process.stdout is not None
     line = process.stdout.readline()
-    assert line.startswith("qcn-smallnorb at http://127.0.0.1:")
+    assert line.startswith("qcn-rotor-toys at http://127.0.0.1:")
     port = int(line.split(":")[2].split("/")[0])
     with socket.create_connection(("127.0.0.1", port)):
         process.send_signal(signal.SIGINT)  # with a tab that is still open

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import csv
 import json
+import math
 from collections.abc import Callable
 from dataclasses import replace
 from html.parser import HTMLParser
@@ -9,13 +10,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
+from torch import Tensor
+from torch.nn.functional import one_hot
 
+from quatcaps import quaternion
 from quatcaps.data.imageset import ImageSet
-from quatcaps.data.viewpoints import split_viewpoints
+from quatcaps.data.orientations import views_of
 from quatcaps.errors import QuatcapsError
 from quatcaps.report import page
 from quatcaps.report.demo_page import Contender, findings, introduction, write_demo
-from quatcaps.training.measure import Evaluation, Rate
+from quatcaps.training.measure import Evaluation, Rate, evaluate
+from quatcaps.training.poses import CHANCE
 
 VOID = {"meta", "img", "br", "link"}
 
@@ -50,39 +56,43 @@ class Reader(HTMLParser):
             self.text += data
 
 
+def turned(images: ImageSet, about: float, seed: int) -> tuple[Evaluation, Tensor]:
+    """An evaluation with poses that are off by angles of about so many degrees, and the angles."""
+    generator = torch.Generator().manual_seed(seed)
+    degrees = (about * torch.rand(len(images), generator=generator, dtype=torch.float64) * 2).clamp(max=179)
+    half = (degrees / 2).deg2rad()
+    error = torch.stack((half.cos(), half.sin(), 0 * half, 0 * half), dim=1)
+    poses = quaternion.product(error, views_of(images).orientations.double())
+    activations = one_hot(images.labels, 5).float()
+    wrong = torch.rand(len(images), generator=generator) < 0.1
+    activations[wrong] = activations[wrong].roll(1, 1)
+    return evaluate(images, activations, poses[:, None].expand(-1, 5, -1).float()), degrees
+
+
 @pytest.fixture(scope="session")
-def contenders(
-    toys: ImageSet,
-    evaluated: Callable[[ImageSet, float, int], Evaluation],
-    log: Callable[[int], list[dict[str, Any]]],
-) -> list[Contender]:
-    familiar, novel = split_viewpoints(toys, "azimuth")
+def contenders(toys: ImageSet, log: Callable[[int], list[dict[str, Any]]]) -> list[Contender]:
+    aligned = replace(toys, aligned=True)
     return [
-        Contender(
-            "qcn-small", "a small QCN", 51_234, 150.0, evaluated(familiar, 0.1, 1), evaluated(novel, 0.3, 2), log(3)
-        ),
-        Contender("cnn <b>", "a CNN", 50_001, 66.0, evaluated(familiar, 0.2, 3), evaluated(novel, 0.5, 4), log(3)),
+        Contender("qcn-rotor-small", "a small QCN", 51_234, 150.0, *turned(aligned, 10.0, 1), log(3)),
+        Contender("cnn <b>", "a CNN", 50_001, 66.0, *turned(aligned, 40.0, 2), log(3)),
     ]
 
 
 @pytest.fixture(scope="session")
-def folder(
-    contenders: list[Contender], toys: ImageSet, evaluation: Evaluation, tmp_path_factory: pytest.TempPathFactory
-) -> Path:
+def folder(contenders: list[Contender], toys: ImageSet, tmp_path_factory: pytest.TempPathFactory) -> Path:
     target = tmp_path_factory.mktemp("demo") / "made" / "here"
-    everything = {contender.name: evaluation for contender in contenders}
     settings = {"epochs": "3", "<seed>": "0 & 1"}
-    written = write_demo(target, contenders, toys, everything, settings, {"quatcaps evaluate 'a<b'": "Again:"})
+    written = write_demo(target, contenders, toys, settings, "explorer.html", {"quatcaps evaluate 'a<b'": "Again:"})
     assert written == target / "index.html"
     return target
 
 
 def test_the_folder_holds_all_files_and_nothing_else(folder: Path) -> None:
     assert sorted(path.name for path in folder.iterdir()) == [
-        "azimuth.png",
         "confusion-cnn-b-.png",
-        "confusion-qcn-small.png",
+        "confusion-qcn-rotor-small.png",
         "index.html",
+        "orientation.png",
         "results.csv",
         "results.json",
         "results.md",
@@ -91,15 +101,17 @@ def test_the_folder_holds_all_files_and_nothing_else(folder: Path) -> None:
     ]
 
 
-def test_the_page_stands_alone(folder: Path) -> None:
+def test_the_page_fetches_nothing_but_the_explorer_beside_it(folder: Path) -> None:
     text = (folder / "index.html").read_text(encoding="utf-8")
     reader = Reader(text)
     assert len(reader.images) == 5
-    assert all(address.startswith("data:image/png;base64,") for address in reader.addresses)
+    others = [address for address in reader.addresses if not address.startswith("data:image/png;base64,")]
+    assert others == ["explorer.html", "explorer.html"]
     assert "http://" not in text
     assert "https://" not in text
     assert "url(" not in text
-    assert not {"script", "link", "iframe"}.intersection(reader.tags)
+    assert not {"script", "link"}.intersection(reader.tags)
+    assert reader.tags.count("iframe") == 1
     assert all(len(image["alt"] or "") > 20 for image in reader.images)
     assert "prefers-color-scheme: dark" in text
     assert '<meta name="viewport"' in text
@@ -112,8 +124,9 @@ def test_the_page_shows_the_numbers_with_names_escaped(folder: Path, contenders:
         for number in (
             contender.name,
             f"{contender.parameters:,}",
-            f"{contender.familiar.total.percent:.2f}",
-            f"{contender.novel.total.percent:.2f}",
+            f"{contender.evaluation.total.percent:.2f}",
+            f"{contender.poses.median:.1f}",
+            f"{100 * contender.poses.within[1]:.1f}",
             f"{contender.seconds / 60:.1f}",
         ):
             assert number in shown
@@ -125,51 +138,47 @@ def test_the_page_shows_the_numbers_with_names_escaped(folder: Path, contenders:
     assert findings(contenders) in shown
 
 
+def test_the_angles_are_those_that_the_evaluation_has(contenders: list[Contender]) -> None:
+    for contender in contenders:
+        assert contender.poses.median == pytest.approx(contender.degrees.median().item(), abs=0.05)
+
+
 def test_the_introduction_counts_from_the_data(contenders: list[Contender]) -> None:
     text = introduction(contenders)
-    assert text.startswith("A small QCN (qcn-small) and a CNN (cnn <b>) were trained")
-    assert "6 azimuths (300°, 320°, 340°, 0°, 20° and 40°)" in text
-    assert "12 others" in text
+    assert text.startswith("A small QCN (qcn-rotor-small) and a CNN (cnn <b>) were trained")
+    assert "1,620 images of 10 toys" in text
     assert "5 classes: four-legged animal, human figure, airplane, truck and car" in text
     assert "wrong 80% of the time" in text
+    assert "132° off" in text
 
 
 def test_the_findings_follow_the_numbers(contenders: list[Contender]) -> None:
-    def with_errors(familiar: int, novel: int, name: str) -> Contender:
+    def with_errors(errors: int, median: float, name: str) -> Contender:
         first = contenders[0]
-        return replace(
-            first,
-            name=name,
-            familiar=replace(first.familiar, total=Rate(familiar, 100)),
-            novel=replace(first.novel, total=Rate(novel, 100)),
-        )
+        poses = replace(first.poses, median=median, within=(0.1, 0.625))
+        return replace(first, name=name, evaluation=replace(first.evaluation, total=Rate(errors, 100), poses=poses))
 
-    better = findings([with_errors(10, 20, "A"), with_errors(20, 50, "B")])
-    assert "that of A on familiar and on novel azimuths" in better
-    assert "+10.0 points for A and +30.0 points for B" in better
-    mixed = findings([with_errors(10, 40, "A"), with_errors(20, 15, "B")])
-    assert "that of A on familiar azimuths and B on novel ones" in mixed
-    assert "-5.0 points for B" in mixed
-    assert "that of A and B on familiar azimuths and B" in findings(
-        [with_errors(10, 40, "A"), with_errors(10, 15, "B")]
-    )
-    assert "smallest" not in findings([with_errors(10, 40, "A")])
+    better = findings([with_errors(10, 20.0, "A"), with_errors(20, 50.0, "B")])
+    assert "A names more of the toys and reads their orientation more closely." in better
+    assert "B names 80.0% of the images, and is within 30° of the orientation in 62% of them." in better
+    mixed = findings([with_errors(10, 40.0, "A"), with_errors(20, 15.0, "B")])
+    assert "A names more of the toys; B reads their orientation more closely." in mixed
+    assert "more" not in findings([with_errors(10, 40.0, "A")])
 
 
-def test_results_for_programs(folder: Path, contenders: list[Contender], evaluation: Evaluation) -> None:
+def test_results_for_programs(folder: Path, contenders: list[Contender]) -> None:
     results = json.loads((folder / "results.json").read_text(encoding="utf-8"))
     assert results["settings"] == {"epochs": "3", "<seed>": "0 & 1"}
     for network, contender in zip(results["networks"], contenders, strict=True):
         assert network["name"] == contender.name
-        assert network["familiar"] == contender.familiar.to_json()
-        assert network["novel"]["error"]["errors"] == contender.novel.total.errors
-        assert network["all"] == evaluation.to_json()
+        assert network["test"] == contender.evaluation.to_json()
+        assert network["test"]["poses"]["median_degrees"] == contender.poses.median
         assert [record["epoch"] for record in network["epochs"]] == [0, 1, 2]
     with (folder / "results.csv").open(encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(file))
-    assert [row["network"] for row in rows] == ["qcn-small", "cnn <b>"]
-    assert [float(row["novel error (%)"]) for row in rows] == [
-        pytest.approx(contender.novel.total.percent, abs=0.005) for contender in contenders
+    assert [row["network"] for row in rows] == ["qcn-rotor-small", "cnn <b>"]
+    assert [float(row["class error (%)"]) for row in rows] == [
+        pytest.approx(contender.evaluation.total.percent, abs=0.005) for contender in contenders
     ]
     assert [int(row["parameters"]) for row in rows] == [51_234, 50_001]
 
@@ -177,7 +186,7 @@ def test_results_for_programs(folder: Path, contenders: list[Contender], evaluat
 def test_the_summary_in_markdown(folder: Path) -> None:
     text = (folder / "results.md").read_text(encoding="utf-8")
     assert "| cnn &lt;b> | 50,001 |" in text
-    assert "![Error by azimuth](azimuth.png)" in text
+    assert "(orientation.png)" in text
     assert "<b>" not in text
 
 
@@ -186,12 +195,17 @@ def test_contenders_that_do_not_fit_are_refused_before_anything_is_written(
 ) -> None:
     target = tmp_path / "demo"
     with pytest.raises(QuatcapsError, match="at least one contender"):
-        write_demo(target, [], toys, {}, {})
+        write_demo(target, [], toys, {})
     with pytest.raises(QuatcapsError, match="share a name"):
-        write_demo(target, [contenders[0], contenders[0]], toys, {"qcn-small": evaluation}, {})
-    with pytest.raises(QuatcapsError, match="cnn <b> has no evaluation"):
-        write_demo(target, contenders, toys, {"qcn-small": evaluation}, {})
+        write_demo(target, [contenders[0], contenders[0]], toys, {})
+    with pytest.raises(QuatcapsError, match="cnn <b> has no errors of poses"):
+        write_demo(target, [contenders[0], replace(contenders[1], evaluation=evaluation)], toys, {})
     assert not target.exists()
+
+
+def test_half_of_random_orientations_are_within_chance() -> None:
+    angle = math.radians(CHANCE)
+    assert (angle - math.sin(angle)) / math.pi == pytest.approx(0.5, abs=1e-9)
 
 
 def test_page_parts_escape_what_they_are_given(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ def demo(
     data_dir: DataDir = None,
     epochs: Annotated[int | None, typer.Option(help="fewer or more passes than the demo's own")] = None,
 ) -> None:
-    """Render the toys, train a small QCN and a small CNN on familiar azimuths, compare them on novel ones."""
+    """Render toys, train a small capsule network and a small CNN to name them and to say how they are turned."""
     from quatcaps.paper.demo import make_demo
 
     make_demo(output, device, data_dir, epochs, standard_output())

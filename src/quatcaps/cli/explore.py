@@ -10,7 +10,7 @@ import typer
 from quatcaps.cli.flags import Weights
 from quatcaps.console import counting, say, standard_output
 
-USUAL = "qcn-smallnorb"
+USUAL = "qcn-rotor-toys"
 """What is shown where nothing is named: weights that are installed with the package."""
 
 
@@ -33,7 +33,7 @@ def explore(
 ) -> None:
     """Turn a toy with your hands and watch the capsules: a page in your browser, served from this machine.
 
-    Without a run or weights, qcn-smallnorb is shown, which is installed with the package.
+    Without a run or weights, qcn-rotor-toys is shown, which is installed with the package.
     """
     from quatcaps.explorer.export import export as exported
     from quatcaps.explorer.serve import serve

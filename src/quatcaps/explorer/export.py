@@ -14,7 +14,7 @@ from quatcaps.data.toys.catalogue import CLASSES
 from quatcaps.errors import QuatcapsError
 from quatcaps.explorer.page import SCRIPTS, page_file
 from quatcaps.explorer.shown import Shown
-from quatcaps.explorer.toys import View, catalogue, data_address, drawn
+from quatcaps.explorer.toys import PIXELS, View, catalogue, data_address, drawn
 from quatcaps.files import new_file
 
 AZIMUTHS = tuple(range(0, 360, 15))
@@ -40,9 +40,11 @@ def export(
     total = len(toys) * len(azimuths) * len(elevations)
     for category, kind in toys:
         views = [View(category, kind, float(a), float(e)) for e in elevations for a in azimuths]
-        for view, image in zip(views, drawn(views), strict=True):
-            found = [each.look(image, view.rotor) for each in networks]
-            looks.append({"view": view.to_json(), "image": {"left": data_address(image[0])}, "networks": found})
+        images = drawn(views, [PIXELS, *(each.side for each in networks)])
+        for number, view in enumerate(views):
+            found = [each.look(images[each.side][number], view.rotor) for each in networks]
+            left = data_address(images[PIXELS][number, 0])
+            looks.append({"view": view.to_json(), "image": {"left": left}, "networks": found})
             if progress is not None:
                 progress(len(looks), total)
     about = {"networks": [each.to_json() for each in networks], "toys": catalogue()}

@@ -19,7 +19,7 @@ from quatcaps.data.pictures import open_bytes
 from quatcaps.errors import QuatcapsError
 from quatcaps.explorer.page import FILES, page_file
 from quatcaps.explorer.shown import Shown
-from quatcaps.explorer.toys import SIZE, View, catalogue, data_address, drawn
+from quatcaps.explorer.toys import PIXELS, View, catalogue, data_address, drawn
 from quatcaps.training.predict import as_channels
 
 STEPS = (4, 72)
@@ -149,26 +149,33 @@ def view_in(query: Mapping[str, str]) -> View:
 
 def looked(networks: Sequence[Shown], view: View) -> dict[str, Any]:
     """What /api/look answers."""
-    image = drawn([view])[0]
-    found = [each.look(image, view.rotor) for each in networks]
-    return {"view": view.to_json(), "image": pictures(image), "networks": found}
+    images = drawn([view], sizes(networks))
+    found = [each.look(images[each.side][0], view.rotor) for each in networks]
+    return {"view": view.to_json(), "image": pictures(images[PIXELS][0]), "networks": found}
+
+
+def sizes(networks: Sequence[Shown]) -> list[int]:
+    """Of the pictures that people and networks are given."""
+    return [PIXELS, *(each.side for each in networks)]
 
 
 def turned(networks: Sequence[Shown], view: View, steps: int) -> dict[str, Any]:
     """What /api/turn answers: from azimuth 0° on, in equal steps."""
     views = [View(view.category, view.kind, 360 * k / steps, view.elevation, view.lighting) for k in range(steps)]
-    images, orientations = drawn(views), [each.rotor for each in views]
+    images, orientations = drawn(views, sizes(networks)[1:]), [each.rotor for each in views]
     return {
         "azimuths": [each.azimuth for each in views],
         "orientations": orientations,
-        "networks": [each.turn(images, orientations) for each in networks],
+        "networks": [each.turn(images[each.side], orientations) for each in networks],
     }
 
 
 def looked_at(networks: Sequence[Shown], received: bytes) -> dict[str, Any]:
     """What /api/image answers."""
-    image = as_channels(open_bytes(received, "the image"), 2, SIZE)
-    return {"view": None, "image": pictures(image), "networks": [each.look(image) for each in networks]}
+    opened = open_bytes(received, "the image")
+    images = {side: as_channels(opened, 2, side) for side in sizes(networks)}
+    found = [each.look(images[each.side]) for each in networks]
+    return {"view": None, "image": pictures(images[PIXELS]), "networks": found}
 
 
 def pictures(image: Tensor) -> dict[str, str]:

@@ -14,6 +14,7 @@ from quatcaps.capsules import Capsules
 from quatcaps.data.preprocessing import for_evaluation
 from quatcaps.data.toys.catalogue import CLASSES
 from quatcaps.errors import QuatcapsError
+from quatcaps.explorer.toys import FRAME
 from quatcaps.layers.explanation import ExplainedLayer
 from quatcaps.models import parameter_count
 from quatcaps.models.capsule_network import CapsuleNetwork
@@ -41,7 +42,22 @@ class Shown:
                 f"{trained.name} takes images of {trained.channels} channels: the explorer shows stereo pairs, 2; give "
                 "a network that was trained on toys-many, toys or smallnorb"
             )
+        if len(set(trained.size)) != 1:
+            raise QuatcapsError(
+                f"{trained.name} takes images of {trained.size[0]}×{trained.size[1]}: the explorer's pictures are "
+                "square; give a network that was trained on square ones"
+            )
         trained.network.eval()
+
+    @property
+    def side(self) -> int:
+        """Of the pictures that it takes, in pixels."""
+        return self.trained.size[0]
+
+    @property
+    def unit(self) -> float:
+        """A pixel of its pictures in the page's units."""
+        return FRAME / self.side
 
     @property
     def oriented(self) -> bool:
@@ -54,9 +70,8 @@ class Shown:
 
     def to_json(self) -> dict[str, Any]:
         """What does not depend on the image."""
-        height, width = self.trained.size
-        side = self.trained.config.crop
-        top, left = ((height - side) // 2, (width - side) // 2) if side else (0, 0)
+        seen = self.trained.config.crop or self.side
+        edge = (self.side - seen) // 2 * self.unit
         return {
             "name": self.trained.name,
             "model": self.trained.config.model,
@@ -66,7 +81,14 @@ class Shown:
             "capsules": isinstance(self.trained.network, CapsuleNetwork),
             "oriented": self.oriented,
             "knowsToys": self.knows_toys,
-            "window": {"top": top, "left": left, "height": side or height, "width": side or width},
+            "pixels": seen,
+            "window": {
+                "top": edge,
+                "left": edge,
+                "height": seen * self.unit,
+                "width": seen * self.unit,
+                "frame": FRAME,
+            },
         }
 
     def inputs(self, images: Tensor) -> Tensor:
@@ -88,7 +110,7 @@ class Shown:
         return {
             **found,
             "layers": [
-                layer_of(layer, shares)
+                layer_of(layer, shares, self.unit)
                 for layer, shares in zip(explanation.layers, winner_shares(explanation, winner), strict=True)
             ],
             "tree": [part_of(part) for part in tree(explanation, winner)],
@@ -126,16 +148,17 @@ class Shown:
         return found
 
 
-def layer_of(layer: ExplainedLayer, shares: Tensor) -> dict[str, Any]:
-    """The activations of a layer of the one image, (capsules, rows, columns), and where they stand: the first in pixels
-    of the window, and the step from one to the next. Shares of the winner: by place (rows, columns), by capsule."""
+def layer_of(layer: ExplainedLayer, shares: Tensor, unit: float) -> dict[str, Any]:
+    """The activations of a layer of the one image, (capsules, rows, columns), and where they stand in the window: the
+    middle of the first, and the step from one to the next. Shares of the winner: by place (rows, columns), by
+    capsule."""
     down, across = layer.places
     return {
         "name": layer.name,
         "grid": list(layer.grid),
         "activations": rounded(layer.capsules.activations[0]),
-        "first": [down.first, across.first],
-        "step": [down.step, across.step],
+        "first": [(scale.first + 0.5) * unit for scale in (down, across)],
+        "step": [scale.step * unit for scale in (down, across)],
         "shares": {"places": rounded(shares.sum(0)), "capsules": rounded(shares.sum((1, 2)))},
     }
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import base64
 import io
 import math
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -20,7 +22,10 @@ from quatcaps.data.toys.catalogue import CLASSES
 from quatcaps.data.toys.many.renderer import Stage, draw_on, stage
 from quatcaps.errors import QuatcapsError
 
-SIZE = 48
+PIXELS = 96
+"""Of the picture that people see; a network is given one of its own size."""
+FRAME = 48
+"""Side of the picture in the page's units, whatever its pixels: places on it are told in these."""
 LOWEST, HIGHEST = 0.0, 90.0
 """Degrees of elevation that can be drawn."""
 TRAINED = (30.0, 70.0)
@@ -66,12 +71,15 @@ def on_stage(category: int, kind: int) -> Stage:
     return stage(many.kind(category, many.FIRST["test"] + kind))
 
 
-def drawn(views: list[View]) -> Tensor:
-    """(N, 2, SIZE, SIZE) uint8: stereo pairs of one toy."""
+def drawn(views: list[View], sizes: Iterable[int]) -> dict[int, Tensor]:
+    """By size, stereo pairs (N, 2, size, size) uint8 of one toy. A thread for each size: one picture keeps no more than
+    a core busy."""
     if len({(view.category, view.kind) for view in views}) != 1:
         raise QuatcapsError("views of several toys: they are drawn one toy at a time")
     viewpoints = [(view.azimuth, view.elevation, view.lighting) for view in views]
-    return draw_on(on_stage(views[0].category, views[0].kind), viewpoints, SIZE)
+    toy, wanted = on_stage(views[0].category, views[0].kind), list(dict.fromkeys(sizes))
+    with ThreadPoolExecutor(len(wanted)) as pool:
+        return dict(zip(wanted, pool.map(lambda size: draw_on(toy, viewpoints, size), wanted), strict=True))
 
 
 def data_address(pixels: Tensor) -> str:
@@ -87,6 +95,6 @@ def catalogue() -> dict[str, Any]:
         "categories": list(CLASSES),
         "kinds": many.TEST_KINDS,
         "lightings": len(LAMPS),
-        "size": SIZE,
+        "size": FRAME,
         "elevation": {"lowest": LOWEST, "highest": HIGHEST, "trained": list(TRAINED)},
     }

@@ -10,6 +10,7 @@ from torch import Tensor
 from quatcaps import quaternion
 from quatcaps.errors import QuatcapsError
 from quatcaps.poses import PoseType
+from quatcaps.training.poses import CHANCE
 
 
 @runtime_checkable
@@ -47,7 +48,7 @@ class Rotors:
     """Unit quaternions (N, 4), q and −q the same; a rotation is one too."""
 
     name = "orientation"
-    chance = 132.34647568
+    chance = CHANCE
     """The solution of θ − sin θ = π/2: angles of random rotations have the density (1 − cos θ)/π."""
 
     def fit(self, before: Tensor, after: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""The demo: a small QCN and a small CNN on familiar viewpoints, measured on novel ones."""
+"""The demo: a small network of rotor capsules and a small CNN, which name toys and read off how they are turned."""
 
 from __future__ import annotations
 
@@ -10,24 +10,33 @@ from pathlib import Path
 import torch
 from rich.console import Console
 
-from quatcaps.console import counting, say
+from quatcaps.console import Counter, counting, say
 from quatcaps.data.cache import data_folder
+from quatcaps.data.imageset import ImageSet
+from quatcaps.data.orientations import views_of
 from quatcaps.data.splits import Experiment
 from quatcaps.errors import QuatcapsError
+from quatcaps.explorer.export import export
+from quatcaps.explorer.shown import Shown
 from quatcaps.models import parameter_count
 from quatcaps.paper.recipes import demo, demo_cnn
 from quatcaps.report.demo_page import Contender, write_demo
 from quatcaps.training.config import TrainingConfig
-from quatcaps.training.evaluate import evaluate_run
 from quatcaps.training.log import read_log
+from quatcaps.training.measure import evaluate, predictions_of
+from quatcaps.training.poses import CHANCE, in_words, orientation_degrees, true_poses
 from quatcaps.training.processes import check_alone
 from quatcaps.training.run import Run, choose_device, create_run, load_images, open_run
 from quatcaps.training.start import load_run_images, train_run
+from quatcaps.training.trained import Trained, trained_run
 
 SUMMARIES = {
-    "qcn-small": "a small Quaternion Capsule Network",
-    "cnn-small": "a plain convolutional network of similar size",
+    "qcn-rotor-small": "a small Quaternion Capsule Network of rotor capsules",
+    "cnn-small": "a plain convolutional network of as many parameters",
 }
+EXPLORER = "explorer.html"
+AZIMUTHS, ELEVATIONS = tuple(range(0, 360, 20)), (40, 60)
+"""What the exported explorer shows of each toy: 36 views, computed in seconds."""
 
 
 def make_demo(folder: Path, device: str, data_dir: Path | None, epochs: int | None, console: Console) -> Path:
@@ -39,34 +48,38 @@ def make_demo(folder: Path, device: str, data_dir: Path | None, epochs: int | No
     experiment = load_run_images(configs[0], data_dir, console)
     test = load_images(configs[0], "test", data_folder(data_dir))
     runs = [open_or_create(folder / config.model, config, experiment) for config in configs]
-    contenders, everything = [], {}
+    contenders, networks = [], []
     for run in runs:
         train_run(run, experiment, console, device)
+        networks.append(trained_run(run))
         with counting(console, f"evaluating {run.config.model} on the test toys") as progress:
-            evaluations = evaluate_run(run, test, chosen, progress)
-        log = read_log(run.folder / "log.jsonl")
-        name = run.config.model
-        everything[name] = evaluations["all"]
-        contenders.append(
-            Contender(
-                name=name,
-                summary=SUMMARIES[name],
-                parameters=parameter_count(run.network()),
-                seconds=float(log[-1]["seconds"]),
-                familiar=evaluations["familiar"],
-                novel=evaluations["novel"],
-                log=log,
-            )
-        )
-    page = write_demo(folder, contenders, test, everything, settings(configs, chosen), commands(runs))
-    for contender in contenders:
-        say(
-            console,
-            f"{contender.name:>9}: {contender.familiar.total.percent:5.2f}% error from familiar azimuths, "
-            f"{contender.novel.total.percent:5.2f}% from novel ones (chance: 80%)",
-        )
-    say(console, f"tables and pictures are in {folder}; open {page.resolve().as_uri()}")
+            contenders.append(contender(run, networks[-1], test, chosen, progress))
+    with counting(console, "looking at toys for the page") as progress:
+        shown = [Shown(replace(each, name=each.config.model)) for each in networks]
+        export(shown, folder / EXPLORER, progress, azimuths=AZIMUTHS, elevations=ELEVATIONS)
+    page = write_demo(folder, contenders, test, settings(configs, chosen), EXPLORER, commands(runs))
+    for each in contenders:
+        say(console, f"{each.name:>15}: {each.evaluation.total.percent:5.2f}% class error; {in_words(each.poses)}")
+    say(console, f"         chance: 80% class error; orientation: median error {CHANCE:.1f}°")
+    say(console, f"tables, pictures and the explorer are in {folder}; open {page.resolve().as_uri()}")
     return page
+
+
+def contender(run: Run, trained: Trained, test: ImageSet, device: torch.device, progress: Counter) -> Contender:
+    """A network, measured on the test toys."""
+    found = predictions_of(trained.network.to(device), test, trained.config, device, progress)
+    assert found.poses is not None, "both networks of the demo have poses"
+    poses = true_poses(found.poses, test.labels)
+    log = read_log(run.folder / "log.jsonl")
+    return Contender(
+        name=run.config.model,
+        summary=SUMMARIES[run.config.model],
+        parameters=parameter_count(trained.network),
+        seconds=float(log[-1]["seconds"]),
+        evaluation=evaluate(test, found.activations, found.poses),
+        degrees=orientation_degrees(poses.double(), views_of(test).orientations.double()),
+        log=log,
+    )
 
 
 def open_or_create(folder: Path, config: TrainingConfig, experiment: Experiment) -> Run:
@@ -83,12 +96,12 @@ def settings(configs: Sequence[TrainingConfig], device: torch.device) -> dict[st
     """What the page says about how it was made."""
     first = configs[0]
     return {
-        "loss": ", ".join(f"{config.loss} ({config.model})" for config in configs),
+        "loss": f"cross-entropy of the classes, and {first.pose_weight:g} times 1 − ⟨q̂, q⟩² of the true class's pose",
         "epochs": str(first.epochs),
         "batch": str(first.batch),
         "schedule": f"Adam, {first.learning_rate:g}, {first.schedule}, weight decay {first.weight_decay:g}",
         "seed": str(first.seed),
-        "how they were chosen": "while looking at these test toys; README.md has figures on toys of other seeds",
+        "how they were chosen": "on kinds of toys held out of the training kinds; test kinds chose nothing",
         "device": f"{device} ({platform.machine()}, {torch.get_num_threads()} threads)",
         "torch": torch.__version__,
     }
@@ -99,8 +112,9 @@ def commands(runs: Sequence[Run]) -> dict[str, str]:
     program = ".venv/bin/quatcaps"
     first = runs[0].folder
     return {
+        f"{program} explore": "turn a toy by hand, and watch the capsules of a network that was trained for longer",
+        f"{program} explore {first} --beside {runs[1].folder}": "the same with the two networks of this page",
+        f"{program} inspect {first}": "what its poses know, layer by layer",
         f"{program} evaluate {first}": "errors by class, azimuth and elevation, with the confusion matrix",
-        f"{program} predict {first} IMAGE": "the class of an image of your own, on a plain light ground",
-        f"{program} train --recipe small --output runs/small": "the small network on all viewpoints of the toys",
         f"{program} train --help": "every setting",
     }

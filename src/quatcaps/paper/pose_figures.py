@@ -12,6 +12,7 @@ from matplotlib.axes import Axes
 from quatcaps.paper.collection import Entry
 from quatcaps.paper.pose_tables import median, r2, turn_ratio, values
 from quatcaps.report.canvas import INK, MARKERS, MUTED, PALETTE, SMALL, dress, literal, new_figure, save
+from quatcaps.training.poses import CHANCE
 
 Number = Callable[[dict[str, Any]], float | None]
 EXPERIMENTS = {"toys-many": "unseen kinds of toys", "smallnorb": "smallNORB"}
@@ -25,7 +26,7 @@ def draw_poses(entries: Sequence[Entry], path: Path) -> None:
     for axes, (dataset, words) in zip(grid[0], EXPERIMENTS.items(), strict=True):
         draw_layers(axes, [entry for entry in inspected if entry.row.dataset == dataset], words)
     toys = [entry for entry in inspected if entry.row.dataset == "toys-many"]
-    draw_seeds(grid[1][0], toys, "orientation of unseen kinds", "median error (°)", median, 132.3)
+    draw_seeds(grid[1][0], toys, "orientation of unseen kinds", "median error (°)", median, CHANCE)
     draw_seeds(grid[1][1], inspected, "40° turn, on other toys", "error over shuffled", turn_ratio, 1.0)
     save(figure, path)
 

@@ -8,84 +8,106 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from torch import Tensor
+
 from quatcaps.data.imageset import ImageSet
 from quatcaps.errors import QuatcapsError
 from quatcaps.files import make_folder, new_file, write_json
 from quatcaps.report import page
-from quatcaps.report.canvas import places
-from quatcaps.report.figures import contact_sheet, error_by_viewpoint, evaluation_figure, training_curves
+from quatcaps.report.figures import contact_sheet, evaluation_figure, training_curves
+from quatcaps.report.orientations import orientation_curves
 from quatcaps.report.tables import Table, confused_pairs, evaluation_tables, markdown_text, percent
 from quatcaps.training.log import Record
 from quatcaps.training.measure import Evaluation
+from quatcaps.training.poses import CHANCE, NEAR, PoseErrors
 
-TITLE = "Quaternion Capsule Networks: the demo"
+TITLE = "Quaternion Capsule Networks: what is it, and how is it turned?"
 GO_ON = {
     ".venv/bin/quatcaps train --help": "Train a network of your own; this lists the settings:",
     ".venv/bin/quatcaps evaluate RUN": "Measure a trained network again; RUN is the folder of its run:",
-    ".venv/bin/quatcaps predict RUN IMAGE": "Name the class of an image:",
+    ".venv/bin/quatcaps explore RUN": "Turn a toy in your browser, and watch the capsules:",
 }
 
 
 @dataclass(frozen=True)
 class Contender:
-    """One network of the demo: `summary` says what it is ("a plain CNN"), `seconds` how long it trained."""
+    """One network of the demo: `summary` says what it is ("a plain CNN"), `seconds` how long it trained. The
+    evaluation on the test toys has the errors of its poses; `degrees` are those of each image."""
 
     name: str
     summary: str
     parameters: int
     seconds: float
-    familiar: Evaluation
-    novel: Evaluation
+    evaluation: Evaluation
+    degrees: Tensor  # (N,)
     log: list[Record]
+
+    @property
+    def poses(self) -> PoseErrors:
+        if self.evaluation.poses is None:
+            raise QuatcapsError(f"{self.name} has no errors of poses: train it with a pose objective")
+        return self.evaluation.poses
 
 
 def write_demo(
     folder: Path,
     contenders: Sequence[Contender],
     samples: ImageSet,
-    everything: Mapping[str, Evaluation],
     settings: Mapping[str, str],
+    explorer: str | None = None,
     commands: Mapping[str, str] = GO_ON,
 ) -> Path:
     """Writes pictures, tables and `index.html` into `folder`; the page's path.
 
-    `everything` has each contender's evaluation over familiar and novel azimuths together; `commands` are those to go
-    on with, and what each does.
+    explorer: the name of an exported explorer in the same folder. commands: those to go on with, and what each does.
     """
-    pictures = confusion_names(contenders, everything)
+    pictures = confusion_names(contenders)
     make_folder(folder)
-    around = tuple(contenders[0].familiar.by_azimuth)
     contact_sheet(samples, folder / "samples.png")
     training_curves({contender.name: contender.log for contender in contenders}, folder / "training.png")
-    shown = {
-        contender.name: replace(
-            everything[contender.name], name=f"{contender.name} on {everything[contender.name].name}"
-        )
-        for contender in contenders
-    }
-    error_by_viewpoint(shown, "azimuth", around, folder / "azimuth.png")
-    for name, file in pictures.items():
-        evaluation_figure(shown[name], folder / file, around)
+    orientation_curves({contender.name: contender.degrees for contender in contenders}, folder / "orientation.png")
+    for contender in contenders:
+        evaluation = contender.evaluation
+        named = replace(evaluation, name=f"{contender.name} on {evaluation.name}")
+        evaluation_figure(named, folder / pictures[contender.name])
     result, used = result_table(contenders), settings_table(settings)
-    write_json(folder / "results.json", results(contenders, everything, settings))
+    write_json(folder / "results.json", results(contenders, settings))
     write_text(folder / "results.csv", result.csv())
     write_text(folder / "results.md", summary(contenders, result, used))
     parts = [
         page.paragraph(introduction(contenders)),
         page.section("Result", page.table(result), page.paragraph(findings(contenders))),
+        *([] if explorer is None else [turn_it(explorer)]),
+        page.section("How far off is the orientation?", orientations(folder, contenders)),
         page.section("Sample views", sample_views(folder, samples)),
         page.section("Training", curves(folder, contenders)),
-        page.section("Error by azimuth", error_by_azimuth(folder, contenders)),
-        page.section("Which classes are confused", *confusions(folder, contenders, pictures, shown)),
+        page.section("Which classes are confused", *confusions(folder, contenders, pictures)),
         page.section("Settings", page.table(used)),
-        page.section("Going on", page.commands(commands), page.paragraph(files_text(pictures))),
+        page.section("Going on", page.commands(commands), page.paragraph(files_text(pictures, explorer))),
     ]
     return page.write_page(folder / "index.html", TITLE, parts)
 
 
+def turn_it(explorer: str) -> page.Html:
+    """The exported explorer, inside the page."""
+    return page.section(
+        "Turn a toy yourself",
+        page.paragraph(
+            "These two networks look at five of the test toys. Drag a toy, or use the arrow keys: the class that each "
+            "network names, the pose of that class beside the toy’s true orientation, and which parts voted for it "
+            "change with it."
+        ),
+        page.embedded(explorer, "Explorer: the two networks on five test toys"),
+    )
+
+
 def summary(contenders: Sequence[Contender], result: Table, used: Table) -> str:
     """The page's essence in Markdown."""
-    pictures = {"Sample views": "samples", "Training": "training", "Error by azimuth": "azimuth"}
+    pictures = {
+        "Share of test images within an angle": "orientation",
+        "Sample views": "samples",
+        "Training": "training",
+    }
     parts = [
         f"# {TITLE}",
         markdown_text(introduction(contenders)),
@@ -97,16 +119,15 @@ def summary(contenders: Sequence[Contender], result: Table, used: Table) -> str:
     return "\n\n".join(part.strip() for part in parts) + "\n"
 
 
-def confusion_names(contenders: Sequence[Contender], everything: Mapping[str, Evaluation]) -> dict[str, str]:
+def confusion_names(contenders: Sequence[Contender]) -> dict[str, str]:
     """The file of each contender's confusion matrix, by the contender's name."""
     if not contenders:
         raise QuatcapsError("the demo has no network to show: give at least one contender")
     files = {contender.name: f"confusion-{file_part(contender.name)}.png" for contender in contenders}
     if len(set(files.values())) < len(contenders):
         raise QuatcapsError(f"two contenders share a name among {', '.join(c.name for c in contenders)}: rename one")
-    for name in files:
-        if name not in everything:
-            raise QuatcapsError(f"{name} has no evaluation over all azimuths: give one for each contender")
+    for contender in contenders:
+        assert contender.poses is not None
     return files
 
 
@@ -117,14 +138,22 @@ def file_part(name: str) -> str:
 
 def result_table(contenders: Sequence[Contender]) -> Table:
     return Table(
-        "Error on toys that were not seen in training",
-        ("network", "parameters", "familiar error (%)", "novel error (%)", "training (min)"),
+        "On toys of kinds that were not seen in training",
+        (
+            "network",
+            "parameters",
+            "class error (%)",
+            "orientation error, median (°)",
+            *(f"within {near}° (%)" for near in NEAR),
+            "training (min)",
+        ),
         tuple(
             (
                 contender.name,
                 f"{contender.parameters:,}",
-                percent(contender.familiar.total),
-                percent(contender.novel.total),
+                percent(contender.evaluation.total),
+                f"{contender.poses.median:.1f}",
+                *(f"{100 * share:.1f}" for share in contender.poses.within),
                 f"{contender.seconds / 60:.1f}",
             )
             for contender in contenders
@@ -138,32 +167,33 @@ def settings_table(settings: Mapping[str, str]) -> Table:
 
 def introduction(contenders: Sequence[Contender]) -> str:
     """What was done, in plain sentences."""
-    first = contenders[0]
-    classes = first.familiar.classes
-    around = list(places("azimuth", first.familiar.by_azimuth))
+    evaluation = contenders[0].evaluation
+    classes = evaluation.classes
     subject = joined([f"{contender.summary} ({contender.name})" for contender in contenders])
     return (
-        f"{subject[:1].upper()}{subject[1:]} {'was' if len(contenders) == 1 else 'were'} trained on rendered toys seen "
-        f"from {len(around)} azimuths ({joined([f'{angle}°' for angle in around])}), then tested on toys that were not "
-        f"in the training set: from the same azimuths (familiar) and from the {len(first.novel.by_azimuth)} others "
-        f"(novel). There are {len(classes)} classes: {joined(classes)}. Naming one of them at random is wrong "
-        f"{100 * (1 - 1 / len(classes)):.3g}% of the time."
+        f"{subject[:1].upper()}{subject[1:]} {'was' if len(contenders) == 1 else 'were'} trained on rendered toys to "
+        f"do two things: name the toy, and say how it is turned. The test set has {evaluation.total.images:,} images "
+        f"of {len(evaluation.by_instance)} toys of other kinds. There are {len(classes)} classes: {joined(classes)}. A "
+        f"random name is wrong {100 * (1 - 1 / len(classes)):.3g}% of the time, and a random orientation is "
+        f"{CHANCE:.0f}° off in the median."
     )
 
 
 def findings(contenders: Sequence[Contender]) -> str:
     """What the numbers of this run say, and no more."""
-    changes = [
-        f"{contender.novel.total.percent - contender.familiar.total.percent:+.1f} points for {contender.name}"
-        for contender in contenders
-    ]
-    sentences = [f"From familiar to novel azimuths the error changes by {joined(changes)}."]
+    sentences = []
     if len(contenders) > 1:
-        familiar = least({contender.name: contender.familiar.total.percent for contender in contenders})
-        novel = least({contender.name: contender.novel.total.percent for contender in contenders})
-        both = f"{familiar} on familiar and on novel azimuths"
-        apart = f"{familiar} on familiar azimuths and {novel} on novel ones"
-        sentences.insert(0, f"The smallest error in this run is that of {both if familiar == novel else apart}.")
+        named = least({contender.name: contender.evaluation.total.percent for contender in contenders})
+        turned = least({contender.name: contender.poses.median for contender in contenders})
+        both = f"{named} names more of the toys and reads their orientation more closely."
+        apart = f"{named} names more of the toys; {turned} reads their orientation more closely."
+        sentences.append(both if named == turned else apart)
+    for contender in contenders:
+        right = 100 - contender.evaluation.total.percent
+        sentences.append(
+            f"{contender.name} names {right:.1f}% of the images, and is within {NEAR[-1]}° of the orientation in "
+            f"{100 * contender.poses.within[-1]:.0f}% of them."
+        )
     sentences.append("This is one run of each network: another seed gives other numbers.")
     return " ".join(sentences)
 
@@ -192,31 +222,26 @@ def curves(folder: Path, contenders: Sequence[Contender]) -> page.Html:
     return page.picture(
         folder / "training.png",
         f"Two line plots against the epoch for {names}: the training loss, and the error on training and test images.",
-        "Training loss, each network by its own, and error on training and test images, after each epoch. The test "
-        "images are only measured: "
-        "nothing is chosen by them.",
+        "Training loss (classes and poses together) and class error on training and test images, after each epoch. The "
+        "test images are only measured: nothing is chosen by them.",
     )
 
 
-def error_by_azimuth(folder: Path, contenders: Sequence[Contender]) -> page.Html:
-    totals = [
-        f"{contender.name} {contender.familiar.total.percent:.1f}% familiar, {contender.novel.total.percent:.1f}% novel"
-        for contender in contenders
-    ]
+def orientations(folder: Path, contenders: Sequence[Contender]) -> page.Html:
+    medians = joined([f"{contender.name} {contender.poses.median:.1f}°" for contender in contenders])
     return page.picture(
-        folder / "azimuth.png",
-        f"Line plot of the error against the azimuth. Mean errors: {'; '.join(totals)}.",
-        "Error from each azimuth. The shaded azimuths were seen in training; the circle is cut open opposite them.",
+        folder / "orientation.png",
+        f"Line plot: the share of test images whose orientation is read within an angle. Medians: {medians}.",
+        "The share of test images whose orientation is read within an angle; the dotted line is that of random "
+        "orientations. A step near 180° means toys taken back to front.",
     )
 
 
-def confusions(
-    folder: Path, contenders: Sequence[Contender], pictures: Mapping[str, str], shown: Mapping[str, Evaluation]
-) -> list[page.Html]:
+def confusions(folder: Path, contenders: Sequence[Contender], pictures: Mapping[str, str]) -> list[page.Html]:
     parts = []
     for contender in contenders:
-        evaluation = shown[contender.name]
-        caption = f"{contender.name}, all azimuths together: {evaluation.total.percent:.1f}% error."
+        evaluation = contender.evaluation
+        caption = f"{contender.name}: {evaluation.total.percent:.1f}% error."
         alt = f"Confusion matrix and bars of the error by class, azimuth and elevation. {worst_confusion(evaluation)}"
         parts.append(page.picture(folder / pictures[contender.name], alt, caption))
         tables = [page.table(table) for table in evaluation_tables(evaluation)]
@@ -235,14 +260,13 @@ def worst_confusion(evaluation: Evaluation) -> str:
     )
 
 
-def files_text(pictures: Mapping[str, str]) -> str:
-    files = ["results.json", "results.csv", "results.md", "samples.png", "training.png", "azimuth.png"]
-    return f"Beside this page lie the numbers and pictures as files: {joined([*files, *pictures.values()])}."
+def files_text(pictures: Mapping[str, str], explorer: str | None) -> str:
+    files = ["results.json", "results.csv", "results.md", "orientation.png", "samples.png", "training.png"]
+    files += [*pictures.values(), *([] if explorer is None else [explorer])]
+    return f"Beside this page lie the numbers and pictures as files: {joined(files)}."
 
 
-def results(
-    contenders: Sequence[Contender], everything: Mapping[str, Evaluation], settings: Mapping[str, str]
-) -> dict[str, Any]:
+def results(contenders: Sequence[Contender], settings: Mapping[str, str]) -> dict[str, Any]:
     """All numbers of the demo, for programs."""
     return {
         "settings": dict(settings),
@@ -252,9 +276,7 @@ def results(
                 "summary": contender.summary,
                 "parameters": contender.parameters,
                 "training_seconds": contender.seconds,
-                "familiar": contender.familiar.to_json(),
-                "novel": contender.novel.to_json(),
-                "all": everything[contender.name].to_json(),
+                "test": contender.evaluation.to_json(),
                 "epochs": [record for record in contender.log if record["kind"] == "epoch"],
             }
             for contender in contenders

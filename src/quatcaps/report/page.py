@@ -38,6 +38,8 @@ figcaption { color: var(--muted); font-size: 0.9rem; max-width: 46rem; margin-to
 .scroll:focus-visible, summary:focus-visible { outline: 2px solid var(--accent); outline-offset: 2px; }
 .picture { background: #ffffff; border: 1px solid var(--rule); border-radius: 6px; padding: 0.6rem; }
 .picture img { display: block; width: 100%; min-width: 38rem; height: auto; }
+.embedded { display: block; width: 100%; height: 46rem; border: 1px solid var(--rule); border-radius: 6px; }
+a { color: var(--accent); }
 table { border-collapse: collapse; margin: 0.5rem 0 1.25rem; font-variant-numeric: tabular-nums; }
 caption { text-align: left; color: var(--muted); font-size: 0.9rem; padding-bottom: 0.35rem; }
 th, td { text-align: left; vertical-align: top; padding: 0.4rem 1.1rem 0.4rem 0; border-bottom: 1px solid var(--rule); }
@@ -130,6 +132,12 @@ def commands(explanations: Mapping[str, str]) -> Html:
             for command, explanation in explanations.items()
         )
     )
+
+
+def embedded(file: str, title: str) -> Html:
+    """Another page of the same folder, in a frame, with a link to it for those who want it whole."""
+    frame = f'<iframe class="embedded" src="{escape(file)}" title="{escape(title)}" loading="lazy"></iframe>'
+    return Html(f'{frame}\n<p><a href="{escape(file)}">{escape(title)}, on a page of its own</a></p>')
 
 
 def folded(summary: str, *parts: Html) -> Html:

@@ -19,6 +19,8 @@ from quatcaps.models import Network
 DIMS = 4
 NEAR = (10, 30)
 """Degrees: the shares of images within them are reported."""
+CHANCE = 132.34645883
+"""Degrees: the median angle between two random orientations, where (θ − sin θ) / π is one half."""
 
 
 def true_poses(poses: Tensor, labels: Tensor) -> Tensor:

@@ -39,7 +39,7 @@ export class NetworkView {
       new ResizeObserver(() => this.drawTurn()).observe(svg);
     }
     const size = `${about.model}, ${about.parameters.toLocaleString("en")} parameters`;
-    say(set(this.part("classes", "about"), { title: `trained on ${about.dataset}` }), size);
+    say(this.part("classes", "about"), `${size}, ${about.pixels}×${about.pixels} pixels, trained on ${about.dataset}`);
   }
 
   part(panel, name) {

@@ -7,11 +7,11 @@ const TYPES = 5;
 /** Capsule types of a layer that are shown: those that give most to the winner. */
 const HEAT = "255, 176, 0";
 
-/** The middle of a capsule in pixels of the image. */
+/** The middle of a capsule on the picture. */
 export function placeOf(layer, row, column, window) {
   return {
-    y: window.top + layer.first[0] + layer.step[0] * row + 0.5,
-    x: window.left + layer.first[1] + layer.step[1] * column + 0.5,
+    y: window.top + layer.first[0] + layer.step[0] * row,
+    x: window.left + layer.first[1] + layer.step[1] * column,
   };
 }
 
@@ -274,15 +274,16 @@ function paint(canvas, picture, window, layer, values, most) {
   context.clearRect(0, 0, canvas.width, canvas.height);
   context.globalAlpha = 0.75;
   if (picture !== null) {
-    const { top, left, width, height } = window;
-    context.drawImage(picture, left, top, width, height, 0, 0, canvas.width, canvas.height);
+    const pixels = picture.naturalWidth / window.frame;
+    const part = [window.left, window.top, window.width, window.height].map((value) => value * pixels);
+    context.drawImage(picture, ...part, 0, 0, canvas.width, canvas.height);
   }
   context.globalAlpha = 1;
   const [down, across] = layer.step.map((step) => step * scale);
   values.forEach((row, k) =>
     row.forEach((value, n) => {
-      const x = (layer.first[1] + layer.step[1] * n + 0.5) * scale;
-      const y = (layer.first[0] + layer.step[0] * k + 0.5) * scale;
+      const x = (layer.first[1] + layer.step[1] * n) * scale;
+      const y = (layer.first[0] + layer.step[0] * k) * scale;
       context.fillStyle = `rgba(${HEAT}, ${(0.9 * value) / Math.max(most, 1e-9)})`;
       context.fillRect(x - across / 2 + 0.5, y - down / 2 + 0.5, across - 1, down - 1);
     }),

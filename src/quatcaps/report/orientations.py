@@ -1,0 +1,36 @@
+"""How far off orientations are, as a picture."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+from torch import Tensor
+
+from quatcaps.report.canvas import MUTED, PALETTE, TEXT, dress, literal, new_figure, save
+from quatcaps.training.poses import NEAR
+
+
+def orientation_curves(degrees: Mapping[str, Tensor], path: Path) -> None:
+    """For each network, the share of images within an angle of the true orientation, by the angle."""
+    figure = new_figure(9.6, 3.6)
+    axes = figure.subplots()
+    dress(axes, "Orientation", "angle (°)", "images within it (%)")
+    for index, (name, values) in enumerate(degrees.items()):
+        errors = np.sort(values.double().numpy())
+        shares = 100 * np.arange(1, len(errors) + 1) / len(errors)
+        label = f"{literal(name)}, median {np.median(errors):.1f}°"
+        axes.step(errors, shares, where="post", color=PALETTE[index % len(PALETTE)], linewidth=2, label=label)
+    angles = np.linspace(0, 180, 181)
+    # Of two random orientations, the angle θ between them has the density (1 − cos θ) / π.
+    chance = 100 * (np.radians(angles) - np.sin(np.radians(angles))) / math.pi
+    axes.plot(angles, chance, color=MUTED, linestyle=":", linewidth=1.5, label="random orientations")
+    for near in NEAR:
+        axes.axvline(near, color=MUTED, linewidth=0.6, alpha=0.6)
+    axes.set_xlim(0, 180)
+    axes.set_xticks([0, *NEAR, 60, 90, 120, 150, 180])
+    axes.set_ylim(0, 100)
+    figure.legend(loc="outside upper left", ncols=4, frameon=False, fontsize=TEXT)
+    save(figure, path)
