@@ -160,7 +160,7 @@ def test_iterations_and_parts(page: Page, address: str) -> None:
 
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_nothing_is_wider_than_the_page(browser: Browser, address: str, size: str, scheme: str) -> None:
+def test_nothing_is_wider_than_the_page_and_everybody_can_use_it(browser: Browser, address: str, size: str, scheme: str) -> None:
     width, height = SIZES[size]
     context = browser.new_context(viewport={"width": width, "height": height}, color_scheme=scheme)  # type: ignore[arg-type]
     page = opened(context.new_page(), address)
@@ -168,7 +168,26 @@ def test_nothing_is_wider_than_the_page(browser: Browser, address: str, size: st
     background = page.evaluate("getComputedStyle(document.body).backgroundColor")
     dark = sum(map(int, background.removeprefix("rgb(").rstrip(")").split(",")[:3])) < 3 * 128
     assert dark == (scheme == "dark")
+    for explanation in page.locator("summary").all():
+        explanation.click()
+    page.locator("#play").click()
+    page.locator("#turn [data-part=curves]").first.wait_for()
+    assert faults(page) == []
     context.close()
+
+
+def faults(page: Page) -> list[str]:
+    """What axe finds serious or critical, and where."""
+    from axe_playwright_python.sync_playwright import Axe
+
+    found = Axe().run(page).response
+    assert len(found["passes"]) > 10, "it looked"
+    return [
+        f"{each['id']}: {node['html'][:200]}"
+        for each in found["violations"]
+        if each["impact"] in ("serious", "critical")
+        for node in each["nodes"]
+    ]
 
 
 def test_the_exported_file_needs_no_server(
