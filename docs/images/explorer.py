@@ -1,6 +1,6 @@
 """Records docs/images/explorer.webp: two networks on one toy, in a whole turn. Needs chromium and quatcaps[dev].
 
-    python docs/images/explorer.py
+python docs/images/explorer.py
 """
 
 from __future__ import annotations

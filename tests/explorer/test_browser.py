@@ -160,7 +160,9 @@ def test_iterations_and_parts(page: Page, address: str) -> None:
 
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_nothing_is_wider_than_the_page_and_everybody_can_use_it(browser: Browser, address: str, size: str, scheme: str) -> None:
+def test_nothing_is_wider_than_the_page_and_everybody_can_use_it(
+    browser: Browser, address: str, size: str, scheme: str
+) -> None:
     width, height = SIZES[size]
     context = browser.new_context(viewport={"width": width, "height": height}, color_scheme=scheme)  # type: ignore[arg-type]
     page = opened(context.new_page(), address)
