@@ -25,6 +25,7 @@ ROOMS = (
     ("bench",),
     ("paper",),
     ("weights",),
+    ("workflow",),
     ("cli",),
 )
 """From above to below; those of a line do not know each other."""

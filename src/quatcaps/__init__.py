@@ -3,9 +3,9 @@
 >>> import quatcaps
 >>> network = quatcaps.build("qcn", channels=2, classes=5)
 
-`build` makes networks by name, `load` trained ones. `layers`, `poses`, `routing` and `quaternion` are for networks of
-one's own, `testing` for tests of them, `inspection` for what their poses know; what is registered has a name that
-`build`, `train` and the command line know.
+`build` makes networks by name, `load` trained ones; `train`, `evaluate` and `predict` do what the command line does.
+`layers`, `poses`, `routing` and `quaternion` are for networks of one's own, `testing` for tests of them, `inspection`
+for what their poses know; what is registered has a name that `build`, `train` and the command line know.
 """
 
 from __future__ import annotations
@@ -20,15 +20,20 @@ if TYPE_CHECKING:
     from quatcaps.models import build, list_models, register_model
     from quatcaps.poses import list_poses, register_pose
     from quatcaps.routing import list_routings, register_routing
+    from quatcaps.training.config import TrainingConfig
     from quatcaps.weights import load
+    from quatcaps.workflow import Callback, evaluate, predict, train
 
 __version__ = "0.1.0"
 __all__ = [
+    "Callback",
     "Capsules",
     "QuatcapsError",
+    "TrainingConfig",
     "__version__",
     "build",
     "data",
+    "evaluate",
     "inspection",
     "layers",
     "list_models",
@@ -38,26 +43,33 @@ __all__ = [
     "losses",
     "models",
     "poses",
+    "predict",
     "quaternion",
     "register_model",
     "register_pose",
     "register_routing",
     "routing",
     "testing",
+    "train",
     "weights",
 ]
 
 _HOMES = {
+    "Callback": "workflow",
     "Capsules": "capsules",
     "QuatcapsError": "errors",
+    "TrainingConfig": "training.config",
     "build": "models",
+    "evaluate": "workflow",
     "list_models": "models",
     "list_poses": "poses",
     "list_routings": "routing",
     "load": "weights",
+    "predict": "workflow",
     "register_model": "models",
     "register_pose": "poses",
     "register_routing": "routing",
+    "train": "workflow",
 }
 
 

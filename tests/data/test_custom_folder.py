@@ -18,7 +18,7 @@ from PIL import Image
 from quatcaps.data.custom.folder import fingerprint, natural, read
 from quatcaps.data.pictures import look, open_picture, square_pixels
 from quatcaps.errors import QuatcapsError
-from quatcaps.training.predict import read_image
+from quatcaps.training.preprocess import as_pixels
 
 Pixels = np.ndarray[Any, np.dtype[np.uint8]]
 ORIENTATION = 0x0112
@@ -97,7 +97,7 @@ def test_images_are_scaled_like_those_to_predict(tmp_path: Path) -> None:
     paths = [save(root / name / "1.png", noise(*shape)) for name, shape in (("a", (31, 20)), ("b", (7, 9)))]
     images = read(root, size=10).splits["all"].images
     for image, path in zip(images, paths, strict=True):
-        assert torch.equal(image, read_image(path, 1, 10))
+        assert torch.equal(image, as_pixels(path, 1, 10))
 
 
 def test_images_as_stored_may_be_oblong_but_must_agree(tmp_path: Path) -> None:

@@ -42,7 +42,7 @@ def images(toys_folder: Path) -> ImageSet:
 def test_all_weights_are_taken_where_classes_are_the_same(images: ImageSet, tmp_path: Path, averaging: float) -> None:
     run = create_run(tmp_path / "run", CONFIG.changed({"averaging": averaging}), images)
     initial = other(images.classes)
-    begin_with(run, initial, images)
+    begin_with(run, initial)
     (saved,) = checkpoints(run.checkpoints)
     assert read_position(saved).step == 0
     for name, value in run.trained_network().state_dict().items():
@@ -52,12 +52,12 @@ def test_all_weights_are_taken_where_classes_are_the_same(images: ImageSet, tmp_
 def test_other_classes_begin_anew(images: ImageSet, tmp_path: Path) -> None:
     run = create_run(tmp_path / "run", CONFIG, images)
     initial = other(("cat", "dog", "owl"))
-    begin_with(run, initial, images)
+    begin_with(run, initial)
     own, given = run.network().state_dict(), initial.network.state_dict()
     for name, value in run.trained_network().state_dict().items():
         assert torch.equal(value, own[name] if name.startswith(HEADS) else given[name]), name
     renamed = other(("a", "b", "c", "d", "e"))
-    assert check_initial(renamed, run.network(), images), "as many classes that mean something else"
+    assert check_initial(renamed, run.network(), images.classes), "as many classes that mean something else"
 
 
 @pytest.mark.parametrize(
@@ -67,7 +67,7 @@ def test_other_classes_begin_anew(images: ImageSet, tmp_path: Path) -> None:
 def test_what_does_not_fit_is_named(images: ImageSet, model: str, channels: int, words: str) -> None:
     network = build("qcn-small", channels=2, classes=5)
     with pytest.raises(QuatcapsError, match=rf"weights of somebody \({model}\) do not fit: .*{words}.*same model"):
-        check_initial(other(images.classes, model, channels), network, images)
+        check_initial(other(images.classes, model, channels), network, images.classes)
 
 
 def test_the_description_tells_the_weights_apart(images: ImageSet) -> None:
@@ -84,7 +84,7 @@ def test_it_trains_on_from_them_and_resumes(toys_folder: Path, images: ImageSet,
     assert open_run(run.folder).initial == run.initial
     # As if it had been killed at the end of its first step: from the weights that it began with it comes to the same.
     again = create_run(tmp_path / "again", replace(run).config, images)
-    begin_with(again, other(images.classes), images)
+    begin_with(again, other(images.classes))
     resume_run(again.folder, toys_folder, console)
     wanted = run.trained_network().state_dict()
     assert all(torch.equal(value, wanted[name]) for name, value in again.trained_network().state_dict().items())

@@ -13,7 +13,7 @@ from quatcaps.data.custom import custom_pipeline, is_path, load_custom
 from quatcaps.data.imageset import ImageSet, concatenate
 from quatcaps.data.published import Progress, Stage, load_published
 from quatcaps.data.toys import many
-from quatcaps.errors import unknown_name
+from quatcaps.errors import QuatcapsError, unknown_name
 from quatcaps.pipelines import PIPELINES, Pipeline
 
 Loader = Callable[[str, Path, int, int, Stage | None], ImageSet]
@@ -55,6 +55,14 @@ def _published(name: str, split: str, folder: Path, size: int, seed: int, stage:
     return load_published(name, split, folder, size, stage)
 
 
+GIVEN = "given"
+"""The dataset of runs whose images were given to `quatcaps.train` as they are."""
+
+
+def _given(split: str, folder: Path, size: int, seed: int, stage: Stage | None) -> ImageSet:
+    raise QuatcapsError("its images were given in Python, and are stored nowhere: give them to quatcaps.train again")
+
+
 DATASETS: dict[str, Dataset] = {name: Dataset(partial(_published, name), PIPELINES[name]) for name in DESCRIPTIONS} | {
     "toys": Dataset(partial(_toys, {}), PIPELINES["toys"]),
     "toys-mini": Dataset(partial(_toys, MINI), PIPELINES["toys-mini"]),
@@ -68,6 +76,8 @@ def find_dataset(name: str) -> Dataset:
     `toys-many` with 300 kinds a category."""
     if name in DATASETS:
         return DATASETS[name]
+    if name == GIVEN:
+        return Dataset(_given, Pipeline(image_size=0, crop=0))
     if (kinds := many.kinds_in(name)) is not None:
         return Dataset(partial(_many, kinds), PIPELINES["toys-many"])
     if is_path(name):
@@ -92,6 +102,7 @@ def load(name: str, split: str, *, folder: Path, size: int = 0, seed: int = 0, s
 
 __all__ = [
     "DATASETS",
+    "GIVEN",
     "Dataset",
     "ImageSet",
     "Pipeline",

@@ -20,7 +20,7 @@ from quatcaps.errors import QuatcapsError
 from quatcaps.explorer.page import FILES, page_file
 from quatcaps.explorer.shown import Shown
 from quatcaps.explorer.toys import PIXELS, View, catalogue, data_address, drawn
-from quatcaps.training.predict import as_channels
+from quatcaps.training.preprocess import as_channels
 
 STEPS = (4, 72)
 """Of a turn of 360°: fewest and most."""

@@ -92,6 +92,7 @@ def build(name: str, *, channels: int, classes: int, seed: int | None = None, **
         raise QuatcapsError(
             f"the model {name!r} builds a {type(network).__name__}: derive that from quatcaps.models.Network"
         )
+    network.model, network.changes = name, dict(settings)
     return network
 
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Any, Protocol, runtime_checkable
 
 from torch import Tensor, nn
+
+from quatcaps.errors import QuatcapsError
 
 
 @runtime_checkable
@@ -28,9 +31,16 @@ class Network(nn.Module):
 
     A network of one's own derives from this, passes on how many channels and classes it has and the settings that
     shape it, and has a `forward`. `least_size` and `votes` are for those that know.
+
+    class_names, preprocessing: of a trained network, what its classes are called, and what makes images of pictures;
+    `quatcaps.load` sets both. model, changes: the name and the settings that `quatcaps.build` was given.
     """
 
     __call__: Callable[..., Output]
+    class_names: tuple[str, ...] = ()
+    preprocessing: Callable[[Any], Tensor] | None = None
+    model: str = ""
+    changes: Mapping[str, Any] = MappingProxyType({})
 
     def __init__(self, channels: int, classes: int, settings: Any = None) -> None:
         super().__init__()
@@ -44,3 +54,20 @@ class Network(nn.Module):
     def votes(self, height: int, width: int) -> int:
         """How many votes one image of that size casts, in all layers; 0 where there are no capsules."""
         return 0
+
+    def preprocess(self, pictures: Any) -> Tensor:
+        """(N, channels, height, width) float32 on the network's device, of one picture (N = 1) or several: paths,
+        Pillow images, or arrays of bytes, of any size. `quatcaps.training.preprocess.Preprocessing` says how.
+
+        >>> import numpy, quatcaps
+        >>> network = quatcaps.load("qcn-cifar10")
+        >>> activations = network(network.preprocess(numpy.zeros((60, 80, 3), numpy.uint8))).activations
+        >>> network.class_names[activations.argmax()] in network.class_names
+        True
+        """
+        if self.preprocessing is None:
+            raise QuatcapsError(
+                "this network was built, not loaded, and has no preprocessing: load a trained one with quatcaps.load, "
+                "or set network.preprocessing"
+            )
+        return self.preprocessing(pictures).to(next(self.parameters()).device)

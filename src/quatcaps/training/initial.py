@@ -6,7 +6,6 @@ import hashlib
 
 import torch
 
-from quatcaps.data.imageset import ImageSet
 from quatcaps.errors import QuatcapsError
 from quatcaps.models import Network
 from quatcaps.training import checkpoint
@@ -27,10 +26,10 @@ def described(initial: Trained) -> str:
     return f"{initial.name}, sha256 of the weights {digest.hexdigest()}"
 
 
-def check_initial(initial: Trained, network: Network, images: ImageSet) -> list[str]:
+def check_initial(initial: Trained, network: Network, classes: tuple[str, ...]) -> list[str]:
     """The names of parameters and buffers that begin anew; an error where anything but the classes' does not fit."""
     given, wanted = initial.network.state_dict(), network.state_dict()
-    same_classes = initial.classes == images.classes
+    same_classes = initial.classes == classes
     fresh = []
     for name in sorted(wanted.keys() | given.keys()):
         if name.startswith(HEADS) and not same_classes:
@@ -49,14 +48,19 @@ def check_initial(initial: Trained, network: Network, images: ImageSet) -> list[
     return fresh
 
 
-def begin_with(run: Run, initial: Trained, images: ImageSet) -> None:
-    """Leaves the weights as the run's first checkpoint."""
-    network = run.network()
-    fresh = check_initial(initial, network, images)
+def take_weights(network: Network, initial: Trained, classes: tuple[str, ...]) -> None:
+    """Into a network of these classes; what belongs to the classes stays as it is where they are others."""
+    fresh = check_initial(initial, network, classes)
     given = initial.network.state_dict()
     network.load_state_dict(
         {name: value if name in fresh else given[name] for name, value in network.state_dict().items()}
     )
+
+
+def begin_with(run: Run, initial: Trained) -> None:
+    """Leaves the weights as the run's first checkpoint."""
+    network = run.network()
+    take_weights(network, initial, run.classes)
     optimiser = torch.optim.Adam(network.parameters())
     average = network if run.config.averaging else None
     checkpoint.save(run.checkpoints, network, optimiser, Position(), average)

@@ -6,7 +6,7 @@ import json
 import signal
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
@@ -53,6 +53,23 @@ class Reporter(Protocol):
     def epoch(
         self, epoch: int, epochs: int, loss: float, error: float, measured: dict[str, float], degrees: dict[str, float]
     ) -> None: ...
+
+
+class Reporters:
+    """Several, told one after the other."""
+
+    def __init__(self, reporters: Sequence[Reporter]) -> None:
+        self.reporters = tuple(reporters)
+
+    def step(self, step: int, steps: int, epoch: int, loss: float, error: float) -> None:
+        for each in self.reporters:
+            each.step(step, steps, epoch, loss, error)
+
+    def epoch(
+        self, epoch: int, epochs: int, loss: float, error: float, measured: dict[str, float], degrees: dict[str, float]
+    ) -> None:
+        for each in self.reporters:
+            each.epoch(epoch, epochs, loss, error, measured, degrees)
 
 
 class Clock:

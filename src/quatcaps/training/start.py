@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -21,7 +22,7 @@ from quatcaps.training.checkpoint import checkpoints
 from quatcaps.training.config import TrainingConfig
 from quatcaps.training.initial import begin_with, check_initial, described
 from quatcaps.training.lock import owned
-from quatcaps.training.loop import Trainer
+from quatcaps.training.loop import Reporter, Reporters, Trainer
 from quatcaps.training.poses import check_poses
 from quatcaps.training.processes import ALONE, Processes, joined
 from quatcaps.training.progress import TrainingProgress
@@ -49,18 +50,28 @@ def load_run_images(config: TrainingConfig, folder: Path | None, console: Consol
 
 
 def start_run(
-    config: TrainingConfig, folder: Path, data_dir: Path | None, console: Console, initial: Trained | None = None
+    config: TrainingConfig,
+    folder: Path,
+    data_dir: Path | None,
+    console: Console,
+    initial: Trained | None = None,
+    experiment: Experiment | None = None,
+    callbacks: Sequence[Reporter] = (),
 ) -> Run:
-    """Trains a new run in `folder`, with the other processes where torchrun started several; from the weights of
-    another network, where one is given."""
+    """Trains a new run in `folder`, with the other processes where torchrun started several.
+
+    initial: whose weights it begins with. experiment: its images, where they are not those of a dataset. callbacks:
+    who else is told how it gets on.
+    """
     with joined() as processes:
         console = processes.console(console)
         config = checked(config)
         processes.share.of(config.batch)
         if processes.leads:
             check_free(folder)
-        with processes.one_first():
-            experiment = load_run_images(config, data_dir, console)
+        if experiment is None:
+            with processes.one_first():
+                experiment = load_run_images(config, data_dir, console)
         training = experiment.training
         check_batch(config.batch, len(training))
         config.check(training.channels, training.size, viewpoints=training.has_viewpoints)
@@ -68,7 +79,7 @@ def start_run(
         check_objective(config, experiment)
         run = new_run(folder, config, training, experiment.tests)
         if initial is not None:
-            check_initial(initial, run.network(), training)
+            check_initial(initial, run.network(), training.classes)
             run = replace(run, initial=described(initial))
         with ExitStack() as held:
             if processes.leads:
@@ -78,11 +89,18 @@ def start_run(
             if initial is not None:
                 with processes.one_first():
                     if processes.leads:
-                        begin_with(run, initial, training)
-            return train_to_end(run, experiment, console, processes=processes)
+                        begin_with(run, initial)
+            return train_to_end(run, experiment, console, processes=processes, callbacks=callbacks)
 
 
-def resume_run(folder: Path, data_dir: Path | None, console: Console, device: str | None = None) -> Run:
+def resume_run(
+    folder: Path,
+    data_dir: Path | None,
+    console: Console,
+    device: str | None = None,
+    experiment: Experiment | None = None,
+    callbacks: Sequence[Reporter] = (),
+) -> Run:
     """Goes on with the run in `folder` from its newest checkpoint, by as many processes as there are now."""
     with joined() as processes:
         console = processes.console(console)
@@ -90,9 +108,10 @@ def resume_run(folder: Path, data_dir: Path | None, console: Console, device: st
         with ExitStack() as held:
             if processes.leads:
                 held.enter_context(owned(folder))
-            with processes.one_first():
-                experiment = load_run_images(run.config, data_dir, console)
-            return train_to_end(run, experiment, console, device, processes)
+            if experiment is None:
+                with processes.one_first():
+                    experiment = load_run_images(run.config, data_dir, console)
+            return train_to_end(run, experiment, console, device, processes, callbacks)
 
 
 def train_run(run: Run, experiment: Experiment, console: Console, device: str | None = None) -> Run:
@@ -102,7 +121,12 @@ def train_run(run: Run, experiment: Experiment, console: Console, device: str | 
 
 
 def train_to_end(
-    run: Run, experiment: Experiment, console: Console, device: str | None = None, processes: Processes = ALONE
+    run: Run,
+    experiment: Experiment,
+    console: Console,
+    device: str | None = None,
+    processes: Processes = ALONE,
+    callbacks: Sequence[Reporter] = (),
 ) -> Run:
     """Trains a run whose folder belongs to the leading process."""
     config = run.config
@@ -135,7 +159,7 @@ def train_to_end(
         f"{run.folder}",
     )
     with TrainingProgress(console) as progress:
-        trainer.train(progress)
+        trainer.train(Reporters((progress, *callbacks)))
     say(
         console,
         f"trained {config.epochs} epochs, {trainer.position.step:,} steps, in {trainer.position.seconds:.1f} s "

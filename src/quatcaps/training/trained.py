@@ -9,6 +9,7 @@ from quatcaps.data.imageset import ImageSet
 from quatcaps.errors import QuatcapsError
 from quatcaps.models import Network
 from quatcaps.training.config import TrainingConfig
+from quatcaps.training.preprocess import Preprocessing
 from quatcaps.training.run import Run
 
 
@@ -21,10 +22,18 @@ class Trained:
     config: TrainingConfig
     channels: int
     classes: tuple[str, ...]
-    size: tuple[int, int]  # of the stored images: height, width
+    size: tuple[int, int] = (0, 0)  # of the stored images: height, width; 0: any
     folder: Path | None = None  # where what is measured belongs, if anywhere
     provenance: str = ""  # where its images came from, in a few words
     digests: dict[str, str] = field(default_factory=dict)  # of those images, by name; empty: unknown
+
+    def __post_init__(self) -> None:
+        self.network.class_names, self.network.preprocessing = self.classes, self.preprocessing
+
+    @property
+    def preprocessing(self) -> Preprocessing:
+        """What is done with a picture before the network sees it."""
+        return Preprocessing(self.config, self.channels, self.size)
 
     def check_fit(self, images: ImageSet) -> None:
         """Raises unless the network can be measured on these images."""

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from quatcaps.errors import QuatcapsError, unknown_name
@@ -10,6 +12,7 @@ from quatcaps.files import explained
 from quatcaps.models import Network, build
 from quatcaps.models.stored import check_network
 from quatcaps.tensors import load_into
+from quatcaps.training.initial import take_weights
 from quatcaps.training.run import open_run
 from quatcaps.training.trained import Trained, trained_run
 from quatcaps.weights.cards import Card, read_card
@@ -34,13 +37,33 @@ def names() -> list[str]:
     return sorted(path.stem for path in PUBLISHED.glob("*.json"))
 
 
-def load(name: str | Path) -> Network:
+def load(name: str | Path, classes: int | Sequence[str] | None = None) -> Network:
     """The trained network of that name, in evaluation mode on the CPU.
 
     name: as `quatcaps weights list` shows; or the path of a .safetensors file with its card beside it, or of a run's
-    folder. The network takes float images; `card(name).prepare` makes them from bytes.
+    folder. `network.preprocess` makes what it takes from pictures, `network.class_names` says what its classes are.
+    classes: how many it shall have instead, or their names; then what belongs to the classes begins anew, for
+    fine-tuning.
+
+    >>> import torch
+    >>> network = load("qcn-mnist", classes=["round", "straight"])
+    >>> network(network.preprocess(torch.zeros(1, 28, 28, dtype=torch.uint8))).activations.shape
+    torch.Size([1, 2])
     """
-    return trained(name).network
+    found = trained(name)
+    return found.network if classes is None else with_classes(found, classes)
+
+
+def with_classes(found: Trained, classes: int | Sequence[str]) -> Network:
+    """The same network for other classes."""
+    names = tuple(f"class {number}" for number in range(classes)) if isinstance(classes, int) else tuple(classes)
+    if len(names) < 2 or len(set(names)) < len(names):
+        raise QuatcapsError(f"classes = {classes!r}: give at least two, each with a name of its own")
+    network = build(
+        found.config.model, channels=found.channels, classes=len(names), seed=0, **found.config.model_settings
+    )
+    take_weights(network, found, names)
+    return replace(found, network=network.eval(), classes=names).network
 
 
 def card(name: str | Path) -> Card:
