@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import statistics
 from pathlib import Path
@@ -34,7 +35,22 @@ def test_as_many_settings_were_measured_on_pooled_images_as_table_1_says() -> No
         assert words[1 + len(tried)] == MEASURED[viewpoints]
 
 
-@pytest.mark.parametrize("name", weights.names())
+ROWS_OF_TOYS = {"qcn-toys": "poses-toys/qcn/best", "qcn-rotor-toys": "poses-toys/qcn-rotor/poses"}
+
+
+@pytest.mark.parametrize("name", ROWS_OF_TOYS)
+def test_cards_of_toys_are_of_the_first_seed(name: str) -> None:
+    card = weights.card(name)
+    paths = sorted((RESULTS / "runs" / ROWS_OF_TOYS[name]).glob("seed-*.json"))
+    record = read_record(paths[0])
+    assert card.error["test"] == record.final["test"]
+    assert card.config.seed == record.seed == 0
+    count = {5: "five", 10: "ten"}[len(paths)]
+    assert f"seed 0; the first of {count} seeds, none was chosen; " in card.chosen
+    assert f"--rows {ROWS_OF_TOYS[name]}" in card.chosen
+
+
+@pytest.mark.parametrize("name", [name for name in weights.names() if name not in ROWS_OF_TOYS])
 def test_cards_say_what_the_records_have_of_their_seeds(name: str) -> None:
     """The file is the seed with the lowest error, and its card says those of the others."""
     card = weights.card(name)
@@ -49,7 +65,7 @@ def test_cards_say_what_the_records_have_of_their_seeds(name: str) -> None:
     assert f"whose mean is {statistics.mean(percents):.2f};" in card.chosen
 
 
-@pytest.mark.parametrize("name", ["table1", "table2", "table3", "ablation"])
+@pytest.mark.parametrize("name", ["table1", "table2", "table3", "ablation", "poses"])
 def test_tables_are_rendered_from_the_records(name: str, tmp_path: Path) -> None:
     shutil.copytree(RESULTS / "runs", tmp_path / "runs")
     render(name, list(ROWS.values()), tmp_path)
@@ -64,3 +80,11 @@ def test_what_is_told_of_poses_was_measured() -> None:
     told = [f"| {found['residual']['poses']:.1f} | 1.4 |", f"| {turn['ratio']:.2f} | 1 |", f"| {turn['moved']:.1f}° |"]
     told += [f"R² {probe['azimuth_r2']:.2f}, {probe['azimuth_degrees']:.0f}°" for probe in found["within"].values()]
     assert [words for words in told if words not in text] == []
+
+
+def test_what_is_told_of_unseen_kinds_was_measured() -> None:
+    text = (RESULTS.parent / "docs/poses.md").read_text(encoding="utf-8")
+    table = (RESULTS / "poses.md").read_text(encoding="utf-8")
+    for line in re.findall(r"^\|.*±.*$", text, re.M):
+        for number in re.findall(r"[\d.]+ ± [\d.]+", line):
+            assert f"{number} (" in table, line
