@@ -15,11 +15,10 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from quatcaps.data.augment import Draws
 from quatcaps.data.imageset import VIEWPOINT_FIELDS, ImageSet
-from quatcaps.data.orientations import Views, as_seen, views_of
 from quatcaps.data.placement import Plan, hold
-from quatcaps.data.preprocessing import draws, for_training, views_for_evaluation
+from quatcaps.data.preprocessing import Draws, draws, for_training, views_for_evaluation
+from quatcaps.data.viewpoints import Views, as_seen, views_of
 from quatcaps.errors import QuatcapsError
 from quatcaps.pipelines import Pipeline
 
