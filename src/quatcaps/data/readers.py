@@ -17,7 +17,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from quatcaps.data.formats import cifar, mat5, matrices, tar
+from quatcaps.data.formats import cifar, mat5, matrices
 from quatcaps.data.formats.reader import Bytes, Reader, one_of, opened
 from quatcaps.data.shrink import Progress, check_size, gather, shrink
 from quatcaps.errors import QuatcapsError, unknown_name
@@ -206,7 +206,7 @@ class Cifar10:
             path = files.get(archive) or files.get(f"{archive}.gz")
             if path is not None:
                 with opened(path, hashed=False) as reader:
-                    for name, member in tar.members(reader, names, largest=largest):
+                    for name, member in cifar.members(reader, names, largest=largest):
                         yield f"{name.removesuffix('.bin')}.bin", parsers[name](member, self.count)
                 return
         missing = [name for name in binary if name not in files]

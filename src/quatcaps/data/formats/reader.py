@@ -151,12 +151,8 @@ class _Inflater:
             if self._stream.eof and not self._next_member():
                 return b""
             given = self._input or self._source.some(_COMPRESSED_STEP)
-            try:
+            with damaged(f"{self._source.name} holds damaged compressed data", "download it again", zlib.error):
                 piece = self._stream.decompress(given, count)
-            except zlib.error as error:
-                raise QuatcapsError(
-                    f"{self._source.name} holds damaged compressed data ({error}): download it again"
-                ) from error
             self._input = self._stream.unused_data if self._stream.eof else self._stream.unconsumed_tail
             if piece:
                 return piece
@@ -216,11 +212,23 @@ def content(source: Pull, name: str, *, hashed: bool = True, inflate: bool = Tru
 def _explained(path: str | Path) -> Iterator[None]:
     try:
         yield
+    except QuatcapsError:
+        raise
     except (OSError, ValueError) as error:
-        if isinstance(error, QuatcapsError):
-            raise
-        reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
+        reason = getattr(error, "strerror", None) or str(error)
         raise QuatcapsError(f"cannot read {path}: {reason}; check the path and its permissions") from error
+
+
+@contextlib.contextmanager
+def damaged(what: str, remedy: str, *kinds: type[Exception]) -> Iterator[None]:
+    """Turns what a damaged file makes its reader raise, errors of some kinds, into one line."""
+    try:
+        yield
+    except QuatcapsError:
+        raise
+    except kinds as error:
+        why = " ".join(str(error).split())[:120] or type(error).__name__
+        raise QuatcapsError(f"{what} ({why}): {remedy}") from error
 
 
 def one_of(values: npt.NDArray[np.integer[Any]], allowed: Sequence[int], what: str, name: str) -> None:
