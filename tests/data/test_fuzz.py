@@ -35,7 +35,7 @@ from hypothesis import strategies as st
 from quatcaps.data.formats import cifar, mat5
 from quatcaps.data.formats.matrices import NORB_BYTES, idx_array, norb_header, norb_integers
 from quatcaps.data.formats.reader import GZIP
-from quatcaps.data.shrink import gather
+from quatcaps.data.readers import gather
 from quatcaps.errors import QuatcapsError
 
 EXAMPLES = int(os.environ.get("QUATCAPS_FUZZ_EXAMPLES", "60"))

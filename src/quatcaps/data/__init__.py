@@ -10,8 +10,8 @@ from pathlib import Path
 from quatcaps.data import toys
 from quatcaps.data.catalogue import DESCRIPTIONS
 from quatcaps.data.custom import custom_pipeline, is_path, load_custom
-from quatcaps.data.imageset import ImageSet, concatenate
-from quatcaps.data.published import Progress, Stage, load_published
+from quatcaps.data.imageset import ImageSet, Progress, Stage, concatenate
+from quatcaps.data.published import load_published
 from quatcaps.data.toys import many
 from quatcaps.errors import unknown_name
 from quatcaps.pipelines import PIPELINES, Pipeline

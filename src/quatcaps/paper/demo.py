@@ -11,8 +11,8 @@ import torch
 from rich.console import Console
 
 from quatcaps.console import counting, say
-from quatcaps.data.cache import data_folder
 from quatcaps.data.splits import Experiment
+from quatcaps.data.store import data_folder
 from quatcaps.errors import QuatcapsError
 from quatcaps.models import parameter_count
 from quatcaps.paper.recipes import demo, demo_cnn
