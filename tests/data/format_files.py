@@ -29,7 +29,7 @@ MAT_STORED = {"i1": 1, "u1": 2, "i2": 3, "u2": 4, "i4": 5, "u4": 6, "f4": 7, "f8
 
 
 def reader(data: bytes, name: str = "FILE") -> Reader:
-    return content(io.BytesIO(data).read, name)
+    return content(io.BufferedReader(io.BytesIO(data)), name)
 
 
 @dataclass(frozen=True)

@@ -97,6 +97,11 @@ def reset(handler: Handler) -> None:
     handler.connection.close()
 
 
+def check(path: Path) -> None:
+    if path.read_bytes() != DATA:
+        raise QuatcapsError("not the numbers")
+
+
 class Trial(NamedTuple):
     """Calls `download` and remembers how long it would have slept."""
 
@@ -107,7 +112,7 @@ class Trial(NamedTuple):
     def fetch(self, *urls: str, **options: Any) -> Path:
         file = File("train", NAME, len(DATA), len(DATA), urls, "", {})
         settings: dict[str, Any] = {
-            "accept": lambda path: None if path.read_bytes() == DATA else "not the numbers",
+            "check": check,
             "timeout": 5.0,
             "sleep": self.slept.append,
         }
@@ -452,20 +457,20 @@ def test_a_file_is_looked_at_before_it_has_its_name(trial: Trial) -> None:
     url = trial.server.at(f"/{NAME}", good)
     looked_at: list[str] = []
 
-    def accept(path: Path) -> str | None:
+    def look(path: Path) -> None:
         looked_at.append(path.name)
-        return None if path.read_bytes() == DATA else "other"
+        check(path)
 
-    assert_whole(trial, trial.fetch(url, accept=accept))
+    assert_whole(trial, trial.fetch(url, check=look))
     assert looked_at == [f"{NAME}.part"]
 
 
 def test_a_check_that_fails_is_a_reason(trial: Trial) -> None:
-    def accept(path: Path) -> str | None:
+    def refuse(path: Path) -> None:
         raise QuatcapsError("it is cut short")
 
     with pytest.raises(QuatcapsError, match="it is cut short"):
-        trial.fetch(trial.server.at(f"/{NAME}", good), accept=accept)
+        trial.fetch(trial.server.at(f"/{NAME}", good), check=refuse)
     assert trial.on_disk() == set()
 
 
@@ -552,7 +557,7 @@ def test_every_mirror_is_named_with_its_reason(trial: Trial) -> None:
 def test_a_file_without_an_address_names_its_archive(tmp_path: Path) -> None:
     file = File("train", "a.bin", 1, 1, (), "", {}, archive="all.tar.gz")
     with pytest.raises(QuatcapsError, match=r"a\.bin has no address of its own: download all\.tar\.gz"):
-        download(file, tmp_path, accept=lambda path: None)
+        download(file, tmp_path, check=lambda path: None)
 
 
 def test_a_disk_with_too_little_space(trial: Trial, monkeypatch: pytest.MonkeyPatch) -> None:

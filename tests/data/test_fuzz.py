@@ -32,7 +32,7 @@ from format_files import (
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from quatcaps.data.formats import cifar, mat5
+from quatcaps.data.formats import cifar, matrices
 from quatcaps.data.formats.matrices import NORB_BYTES, idx_array, norb_header, norb_integers
 from quatcaps.data.formats.reader import GZIP
 from quatcaps.data.readers import gather
@@ -75,9 +75,9 @@ def parse_norb_integers(data: bytes) -> None:
 
 
 def parse_mat(data: bytes) -> None:
-    wanted = {"X": mat5.Wanted((2, 2, 3, 4)), "y": mat5.Wanted((4, 1), ("uint8", "double"))}
+    wanted = {"X": matrices.Wanted((2, 2, 3, 4)), "y": matrices.Wanted((4, 1), ("uint8", "double"))}
     shapes = {}
-    for variable in mat5.variables(reader(data), wanted):
+    for variable in matrices.variables(reader(data), wanted):
         values = np.concatenate([*variable.blocks()])
         assert values.dtype == np.uint8
         shapes[variable.name] = values.shape

@@ -31,8 +31,6 @@ BLOCK = 1 << 16  # bytes
 LONGEST_WAIT = 30.0  # seconds between two attempts, whatever a server asks for
 MOST_REDIRECTS = 5
 
-Accept = Callable[[Path], str | None]
-
 
 class DownloadError(QuatcapsError):
     """A file cannot be fetched now."""
@@ -56,7 +54,7 @@ def download(
     file: File,
     folder: Path,
     *,
-    accept: Accept,
+    check: Callable[[Path], None],
     mirrors: Sequence[str] = (),
     progress: Progress | None = None,
     timeout: float = 20.0,
@@ -66,18 +64,18 @@ def download(
 ) -> Path:
     """The path of `file`, fetched into `folder` unless it is there already.
 
-    It is right if `accept` says so, which is given a path that may end in .part, and returns None or words that say
-    what is wrong. `mirrors` are base URLs to try before the file's own. `progress` is called with the bytes that are
-    there and their total. `timeout` is in seconds, for a connection and for silence; a server that sends less than
-    `least_rate` bytes a second for that long is given up. A mirror has `attempts` tries; one that brings a twentieth of
-    the file does not count. What has come stays in a .part file, which a later call goes on with.
+    `check` is given a path, which may end in .part, and raises a `QuatcapsError` where that is not the file. `mirrors`
+    are base URLs to try before the file's own. `progress` is called with the bytes that are there and their total.
+    `timeout` is in seconds, for a connection and for silence; a server that sends less than `least_rate` bytes a second
+    for that long is given up. A mirror has `attempts` tries; one that brings a twentieth of the file does not count.
+    What has come stays in a .part file, which a later call goes on with.
     """
     urls = [f"{usable(base).rstrip('/')}/{file.download_name}" for base in mirrors] + [usable(u) for u in file.urls]
     if not urls:
         raise QuatcapsError(f"{file.name} has no address of its own: download {file.archive or 'it by hand'}")
     target = make_folder(folder) / file.download_name
     with locked(folder / ".lock"):  # one process at a time downloads into a folder
-        if target.exists() and _fault(target, accept) is None:
+        if target.exists() and not _fault(target, check):
             return target
         part = target.with_name(f"{target.name}.part")
         _need_space(part, file.size)
@@ -88,10 +86,10 @@ def download(
             resumed = mirror.here is not None
             try:
                 mirror.fetch(attempts, sleep)
-                if (fault := _fault(part, accept)) and resumed:  # a crash may have spoilt what came before
+                if (fault := _fault(part, check)) and resumed:  # a crash may have spoilt what came before
                     mirror.discard()
                     mirror.fetch(attempts, sleep)
-                    fault = _fault(part, accept)
+                    fault = _fault(part, check)
                 if fault:
                     came = part.stat().st_size
                     mirror.discard()
@@ -121,11 +119,12 @@ def usable(url: str) -> str:
     raise QuatcapsError(f"{url!r} is no mirror: give an address that begins with http:// or https://")
 
 
-def _fault(path: Path, accept: Accept) -> str | None:
+def _fault(path: Path, check: Callable[[Path], None]) -> str:
     try:
-        return accept(path)
+        check(path)
     except QuatcapsError as error:
         return str(error)
+    return ""
 
 
 def _need_space(part: Path, size: int) -> None:
@@ -263,7 +262,7 @@ class _Mirror:
         except TimeoutError as error:
             raise MirrorError(f"it sent nothing for {self.timeout:g} s", again=True) from error
         except (OSError, HTTPException) as error:
-            raise MirrorError(f"the connection broke ({words(error)})", again=True) from error
+            raise broken(error) from error
 
 
 def ask(url: str, headers: dict[str, str], timeout: float) -> HTTPResponse:
@@ -281,7 +280,7 @@ def ask(url: str, headers: dict[str, str], timeout: float) -> HTTPResponse:
         except (InvalidURL, ValueError) as error:
             raise MirrorError(f"{url} is not an address ({error})") from error
         except (OSError, HTTPException) as error:
-            raise MirrorError(f"the connection broke ({words(error)})", again=True) from error
+            raise broken(error) from error
         if answer.status not in (301, 302, 303, 307, 308):
             return answer
         with answer:
@@ -312,6 +311,10 @@ def unconnected(reason: str | BaseException, timeout: float) -> MirrorError:
     far = (errno.ENETUNREACH, errno.EHOSTUNREACH, errno.ENETDOWN, errno.EADDRNOTAVAIL, None)
     if isinstance(reason, socket.gaierror | ConnectionRefusedError) or getattr(reason, "errno", None) in far:
         return MirrorError(f"no connection ({words(reason)})", unreachable=True)
+    return broken(reason)
+
+
+def broken(reason: str | BaseException) -> MirrorError:
     return MirrorError(f"the connection broke ({words(reason)})", again=True)
 
 

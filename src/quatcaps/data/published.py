@@ -199,9 +199,9 @@ def gather(
         raise QuatcapsError(by_hand(known, wanted, source or folder, "they are not there"))
     for file in wanted:
         progress = partial(_in_mebibytes, stage(f"downloading {file.download_name}, MiB"))
-        accept = partial(unlike_published, name, file)
+        check = partial(check_download, name, file)
         try:
-            found[file.name] = download(file, folder, accept=accept, mirrors=mirrors, progress=progress)
+            found[file.name] = download(file, folder, check=check, mirrors=mirrors, progress=progress)
         except NoNetworkError as error:
             left = [other for other in wanted if other.name not in find(name, folder)]
             raise DownloadError(by_hand(known, left, folder, "no server can be reached")) from error
@@ -267,24 +267,20 @@ def check_known(title: str, judgements: list[Judgement]) -> None:
             )
 
 
-def unlike_published(name: str, file: File, path: Path) -> str | None:
-    """Why a downloaded file does not hold the published data, or None if it does, however it was packed."""
-    try:
-        if has_digest(path, file.published):
-            return None
-        contents: dict[str, str] = {}
-        for split in SPLITS:
-            if not file.split or DESCRIPTIONS[name].names(split) == (file.name,):  # all of a split, to be read as one
-                contents |= read_split(name, split, {file.name: path}, DESCRIPTIONS[name].side)[1]
-        if not contents:
-            with opened(path) as reader:
-                reader.skip(file.content_size)
-                reader.end()
-                contents[file.name] = reader.digest
-        check_known(DESCRIPTIONS[name].title, judge(name, contents, {file.name: path}))
-    except QuatcapsError as error:
-        return str(error)
-    return None
+def check_download(name: str, file: File, path: Path) -> None:
+    """Raises where a downloaded file does not hold the published data, however it was packed."""
+    if has_digest(path, file.published):
+        return
+    known, contents = DESCRIPTIONS[name], {}
+    for split in SPLITS:
+        if not file.split or known.names(split) == (file.name,):  # all of a split, to be read as one
+            contents |= read_split(name, split, {file.name: path}, known.side)[1]
+    if not contents:
+        with opened(path) as reader:
+            reader.skip(file.content_size)
+            reader.end()
+            contents[file.name] = reader.digest
+    check_known(known.title, judge(name, contents, {file.name: path}))
 
 
 def _in_mebibytes(progress: Progress, done: int, total: int) -> None:

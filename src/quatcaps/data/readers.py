@@ -15,7 +15,7 @@ import numpy.typing as npt
 import torch
 
 from quatcaps.data.catalogue import DESCRIPTIONS, Description
-from quatcaps.data.formats import cifar, mat5, matrices
+from quatcaps.data.formats import cifar, matrices
 from quatcaps.data.formats.reader import Bytes, Reader, one_of, opened
 from quatcaps.data.imageset import ImageSet, Progress, check_size, shrink
 from quatcaps.errors import QuatcapsError, unknown_name
@@ -86,12 +86,12 @@ def read_svhn(known: Description, split: str, files: Files, size: int, progress:
     (path,) = _paths(known, split, files)
     count = known.counts[split]
     wanted = {
-        "X": mat5.Wanted((known.side, known.side, 3, count)),
-        "y": mat5.Wanted((count, 1), ("uint8", "double")),
+        "X": matrices.Wanted((known.side, known.side, 3, count)),
+        "y": matrices.Wanted((count, 1), ("uint8", "double")),
     }
     digest = hashlib.sha256()
     with opened(path, hashed=False) as reader:
-        for variable in mat5.variables(reader, wanted):
+        for variable in matrices.variables(reader, wanted):
             if variable.name == "X":
                 images = gather(_upright(variable.blocks(), digest.update), count, 3, size, progress)
             else:
