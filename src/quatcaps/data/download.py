@@ -56,7 +56,7 @@ def download(
     *,
     check: Callable[[Path], None],
     mirrors: Sequence[str] = (),
-    progress: Progress | None = None,
+    progress: Progress = lambda done, total: None,
     timeout: float = 20.0,
     least_rate: float = 1024.0,
     attempts: int = 4,
@@ -80,8 +80,7 @@ def download(
         part = target.with_name(f"{target.name}.part")
         _need_space(part, file.size)
         failures: dict[str, MirrorError] = {}
-        silent: Progress = lambda done, total: None  # noqa: E731
-        settings = (part, file.size, timeout, least_rate, progress or silent)
+        settings = (part, file.size, timeout, least_rate, progress)
         for mirror in sorted((_Mirror(url, *settings) for url in dict.fromkeys(urls)), key=lambda each: not each.here):
             resumed = mirror.here is not None
             try:
@@ -91,11 +90,9 @@ def download(
                     mirror.fetch(attempts, sleep)
                     fault = _fault(part, check)
                 if fault:
-                    came = part.stat().st_size
+                    sent = f"{part.stat().st_size:,} bytes came, {file.size:,} are published"
                     mirror.discard()
-                    raise MirrorError(
-                        f"it sent something else: {fault} ({came:,} bytes came, {file.size:,} are published)"
-                    )
+                    raise MirrorError(f"it sent something else: {fault} ({sent})")
             except MirrorError as failure:
                 failures[mirror.url] = failure
                 continue

@@ -48,7 +48,7 @@ class Look(NamedTuple):
 
 def look(path: Path) -> Look:
     """Whether an image is in colour, and its size when held upright. A palette counts as colour."""
-    with _opened(path) as opened:
+    with _opened(path, str(path)) as opened:
         width, height = opened.size
         # A PNG can say behind its pixels which way is up, but to ask would decode them. Pillow turns a TIFF by itself.
         told = "exif" in opened.info if opened.format == "PNG" else opened.format != "TIFF"
@@ -57,34 +57,25 @@ def look(path: Path) -> Look:
         return Look(not (opened.mode in _GREY or opened.mode.startswith("I;16")), (width, height))
 
 
-def open_picture(path: Path) -> Image.Image:
+def open_picture(source: Path | io.BytesIO, name: str = "") -> Image.Image:
     """The first picture in a file, upright, its pixels read: grey (mode L) or colour (mode RGB), 8 bits a channel.
 
-    Transparency is left out; of 16 bits the upper 8 are kept.
+    Transparency is left out; of 16 bits the upper 8 are kept. name: which file it is in errors, if not by its path.
     """
-    with _opened(path) as opened:
-        return _upright(opened, str(path))
-
-
-def open_bytes(received: bytes, name: str) -> Image.Image:
-    """The same of a file's bytes; `name` says in errors which file they are."""
-    with _opened(io.BytesIO(received), name) as opened:
-        return _upright(opened, name)
-
-
-def _upright(opened: Image.Image, name: str) -> Image.Image:
-    opened.load()
-    picture = ImageOps.exif_transpose(opened)
-    if min(picture.size) < 1:
-        raise QuatcapsError(f"{name} is {picture.width}×{picture.height}: give an image with pixels")
-    if picture.mode in ("I", "F"):
-        raise QuatcapsError(f"{name} holds 32-bit values: save it with 8 or 16 bits per channel")
-    if picture.mode.startswith("I;16"):
-        return Image.fromarray((np.asarray(picture) >> 8).astype(np.uint8))
-    if picture.mode in _GREY:
-        return picture.convert("L")
-    # A palette with transparency may only become RGBA.
-    return (picture.convert("RGBA") if picture.mode == "P" else picture).convert("RGB")
+    name = name or str(source)
+    with _opened(source, name) as opened:
+        opened.load()
+        picture = ImageOps.exif_transpose(opened)
+        if min(picture.size) < 1:
+            raise QuatcapsError(f"{name} is {picture.width}×{picture.height}: give an image with pixels")
+        if picture.mode in ("I", "F"):
+            raise QuatcapsError(f"{name} holds 32-bit values: save it with 8 or 16 bits per channel")
+        if picture.mode.startswith("I;16"):
+            return Image.fromarray((np.asarray(picture) >> 8).astype(np.uint8))
+        if picture.mode in _GREY:
+            return picture.convert("L")
+        # A palette with transparency may only become RGBA.
+        return (picture.convert("RGBA") if picture.mode == "P" else picture).convert("RGB")
 
 
 def pixels(picture: Image.Image) -> Tensor:
@@ -104,9 +95,8 @@ def square_pixels(picture: Image.Image, size: int) -> Tensor:
 
 
 @contextlib.contextmanager
-def _opened(source: Path | io.BytesIO, name: str = "") -> Iterator[Image.Image]:
+def _opened(source: Path | io.BytesIO, name: str) -> Iterator[Image.Image]:
     """An image file, or the bytes of one; whatever opening or decoding it raises becomes one line about that file."""
-    path = name or source
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -120,17 +110,17 @@ def _opened(source: Path | io.BytesIO, name: str = "") -> Iterator[Image.Image]:
     except QuatcapsError:
         raise
     except FileNotFoundError as error:
-        raise QuatcapsError(f"{path}: there is no such file") from error
+        raise QuatcapsError(f"{name}: there is no such file") from error
     except IsADirectoryError as error:
-        raise QuatcapsError(f"{path} is a folder: give image files") from error
+        raise QuatcapsError(f"{name} is a folder: give image files") from error
     except PermissionError as error:
-        raise QuatcapsError(f"{path} may not be read: give yourself the permission to read it") from error
+        raise QuatcapsError(f"{name} may not be read: give yourself the permission to read it") from error
     except (Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
         limit = Image.MAX_IMAGE_PIXELS or 0
-        raise QuatcapsError(f"{path} is larger than {limit:,} pixels: give a smaller image") from error
+        raise QuatcapsError(f"{name} is larger than {limit:,} pixels: give a smaller image") from error
     except Exception as error:  # the decoders raise almost anything on damaged files
         raise QuatcapsError(
-            f"{path} is not an image that can be read: it is damaged or no PNG, JPEG or similar file; mend or remove it"
+            f"{name} is not an image that can be read: it is damaged or no PNG, JPEG or similar file; mend or remove it"
         ) from error
 
 

@@ -102,7 +102,8 @@ def prepare(
     as published nor a known copy is refused unless `unverified`, also where it is prepared already.
     """
     known = DESCRIPTIONS[name]
-    size, stage = size or known.side, stage or _silent
+    size = size or known.side
+    stage = stage or (lambda words: lambda done, total: None)
     check_size(size, known.side)  # before anything is downloaded for it
     path = prepared_path(folder, name, size)
     if source is not None and not source.is_dir():
@@ -271,7 +272,8 @@ def check_download(name: str, file: File, path: Path) -> None:
     """Raises where a downloaded file does not hold the published data, however it was packed."""
     if has_digest(path, file.published):
         return
-    known, contents = DESCRIPTIONS[name], {}
+    known = DESCRIPTIONS[name]
+    contents: dict[str, str] = {}
     for split in SPLITS:
         if not file.split or known.names(split) == (file.name,):  # all of a split, to be read as one
             contents |= read_split(name, split, {file.name: path}, known.side)[1]
@@ -285,7 +287,3 @@ def check_download(name: str, file: File, path: Path) -> None:
 
 def _in_mebibytes(progress: Progress, done: int, total: int) -> None:
     progress(done >> 20, total >> 20)
-
-
-def _silent(words: str) -> Progress:
-    return lambda done, total: None

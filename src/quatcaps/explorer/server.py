@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
@@ -15,7 +16,7 @@ from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.routing import Route
 from torch import Tensor
 
-from quatcaps.data.pictures import open_bytes
+from quatcaps.data.pictures import open_picture
 from quatcaps.errors import QuatcapsError
 from quatcaps.explorer.page import FILES, page_file
 from quatcaps.explorer.shown import Shown
@@ -167,7 +168,7 @@ def turned(networks: Sequence[Shown], view: View, steps: int) -> dict[str, Any]:
 
 def looked_at(networks: Sequence[Shown], received: bytes) -> dict[str, Any]:
     """What /api/image answers."""
-    image = as_channels(open_bytes(received, "the image"), 2, SIZE)
+    image = as_channels(open_picture(io.BytesIO(received), "the image"), 2, SIZE)
     return {"view": None, "image": pictures(image), "networks": [each.look(image) for each in networks]}
 
 
