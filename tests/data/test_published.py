@@ -15,6 +15,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from format_files import cifar_rows, mat_array, mat_file, noise, sha256, tar_file
 from PIL import Image
 from safetensors.torch import save_file
 
@@ -463,3 +464,30 @@ def test_a_download_is_right_by_its_digest_or_its_content(files: dict[str, bytes
     for packed in (files[file.name], gzip.compress(files[file.name], 1), gzip.compress(files[file.name], 9)):
         path.write_bytes(packed)
         check_download("mnist", file, path)
+
+
+def test_a_download_that_is_a_whole_split_is_right_by_what_is_in_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = {name: cifar_rows(3, seed).tobytes() for seed, name in enumerate(DESCRIPTIONS["cifar10"].forms[0])}
+    spoilt = rows | {"data_batch_2.bin": cifar_rows(3, 9).tobytes()}
+    pictures, digits = noise((32, 32, 3, 3)), noise((3, 1), 10)
+    contents = {name: sha256(data) for name, data in rows.items()}
+    contents["test_32x32.mat"] = sha256(pictures.tobytes(order="F") + digits.tobytes())
+    for name, download, good, wrong in (
+        ("cifar10", "cifar-10-binary.tar", tar_file([*rows.items()]), tar_file([*spoilt.items()])),
+        (
+            *("svhn", "test_32x32.mat", mat_file([mat_array("X", pictures), mat_array("y", digits)])),
+            mat_file([mat_array("X", pictures), mat_array("y", digits[::-1])]),
+        ),
+    ):
+        known = DESCRIPTIONS[name]
+        files = {file.name: replace(file, contents={contents.get(file.name, ""): PUBLISHED}) for file in known.files}
+        counts = {"train": 15, "test": 3}
+        monkeypatch.setitem(DESCRIPTIONS, name, replace(known, files=tuple(files.values()), counts=counts))
+        path = tmp_path / f"{download}.part"
+        path.write_bytes(good)
+        check_download(name, files[download], path)
+        path.write_bytes(wrong)
+        with pytest.raises(QuatcapsError, match=rf" of {known.title} is well formed, but its content"):
+            check_download(name, files[download], path)

@@ -51,11 +51,9 @@ def _many(
     return many.load(split, kinds=kinds, mini=mini, size=size or 48, seed=seed, cache=cache, progress=progress)
 
 
-def _published(name: str, split: str, folder: Path, size: int, seed: int, stage: Stage | None) -> ImageSet:
-    return load_published(name, split, folder, size, stage)
-
-
-DATASETS: dict[str, Dataset] = {name: Dataset(partial(_published, name), PIPELINES[name]) for name in DESCRIPTIONS} | {
+DATASETS: dict[str, Dataset] = {
+    name: Dataset(partial(load_published, name), PIPELINES[name]) for name in DESCRIPTIONS
+} | {
     "toys": Dataset(partial(_toys, {}), PIPELINES["toys"]),
     "toys-mini": Dataset(partial(_toys, MINI), PIPELINES["toys-mini"]),
     "toys-many": Dataset(partial(_many, many.KINDS), PIPELINES["toys-many"]),

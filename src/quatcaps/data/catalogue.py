@@ -58,7 +58,7 @@ class Description:
     citation: str
     homepage: str
     files: tuple[File, ...] = field(repr=False)
-    forms: tuple[tuple[str, ...], ...] = field(default=(), repr=False)  # names of files that together are all of it
+    forms: tuple[tuple[str, ...], ...] = field(default=(), repr=False)  # other sets of files that are all of it
 
     @property
     def downloads(self) -> tuple[File, ...]:

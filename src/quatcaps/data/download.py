@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import re
 import shutil
 import socket
 import ssl
@@ -222,12 +221,12 @@ class _Mirror:
     def go_on(self, answer: HTTPResponse, here: tuple[int, int, str] | None) -> None:
         if not here:
             raise MirrorError("it sends a part where the whole was asked for")
-        came = re.fullmatch(r"bytes (\d{1,18})-(\d{1,18})/(\d{1,18})", answer.headers.get("Content-Range", "").strip())
-        changed = here[2].startswith('"') and answer.headers.get("ETag", here[2]) != here[2]
-        if changed or not came or [int(number) for number in came.groups()] != [here[0], here[1] - 1, here[1]]:
+        done, total, validator = here
+        changed = validator.startswith('"') and answer.headers.get("ETag", validator) != validator
+        if changed or answer.headers.get("Content-Range", "").strip() != f"bytes {done}-{total - 1}/{total}":
             self.discard()
             raise MirrorError("it sends another part than was asked for", again=True)
-        self.receive(answer, here[0], here[1])
+        self.receive(answer, done, total)
 
     def receive(self, answer: HTTPResponse, done: int, total: int | None) -> None:
         since, mark = time.monotonic(), done

@@ -72,8 +72,10 @@ def is_here(name: str, folder: Path, size: int = 0) -> bool:
     return read_prepared(folder, name, size) is not None or not missing(name, find(name, folder / name))
 
 
-def load_published(name: str, split: str, folder: Path, size: int, stage: Stage | None = None) -> ImageSet:
-    """A split of a published dataset, or `all` of it; prepared first where it is not.
+def load_published(
+    name: str, split: str, folder: Path, size: int, seed: int = 0, stage: Stage | None = None
+) -> ImageSet:
+    """A split of a published dataset, or `all` of it, whatever the seed; prepared first where it is not.
 
     Data that were prepared unverified are taken: their `source` says so.
     """
@@ -168,22 +170,17 @@ def find(name: str, place: Path) -> dict[str, Path]:
     known = DESCRIPTIONS[name]
     folders = [place / inside.format(title=known.title) for inside in INSIDE]
     found: dict[str, Path] = {}
-    for wanted in (file for form in forms(known) for file in form):
+    for wanted in (*(file.name for file in known.files), *(each for form in known.forms for each in form)):
         paths = (folder / file for folder in folders for file in (wanted, f"{wanted}.gz"))
         if path := next((path for path in paths if path.is_file()), None):
             found[wanted] = path
     return found
 
 
-def forms(known: Description) -> tuple[tuple[str, ...], ...]:
-    """Sets of files, by published name without .gz, each of which is the whole dataset."""
-    return known.forms or (tuple(file.name for file in known.files),)
-
-
 def missing(name: str, found: Mapping[str, Path]) -> tuple[File, ...]:
     """What is to be downloaded before a dataset can be read from what was found."""
     known = DESCRIPTIONS[name]
-    if any(all(file in found for file in form) for form in forms(known)):
+    if any(all(file in found for file in form) for form in known.forms):
         return ()
     return tuple(file for file in known.downloads if file.name not in found)
 

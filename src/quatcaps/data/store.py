@@ -20,6 +20,7 @@ import safetensors
 import torch
 from torch import Tensor
 
+from quatcaps.data.catalogue import PUBLISHED
 from quatcaps.data.imageset import ImageSet
 from quatcaps.errors import QuatcapsError, is_out_of_memory, unknown_name
 from quatcaps.files import explained, locked, make_folder, new_file
@@ -209,9 +210,9 @@ def provenance(stored: Stored) -> str:
     if "source" in stored.notes:
         return f"read from {stored.notes['source']}"
     words = list(dict.fromkeys(str(file["words"]) for file in stored.notes.get("files", [])))
-    if words == ["published"]:
+    if words == [PUBLISHED]:
         return "content as published"
-    others = [each for each in words if each != "published"]
+    others = [each for each in words if each != PUBLISHED]
     return "; ".join(UNVERIFIED if each == UNKNOWN else each for each in others)
 
 
