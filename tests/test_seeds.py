@@ -13,9 +13,9 @@ import torch
 
 import quatcaps
 from quatcaps.counter_based import STEP, bell, mixed, uniform
-from quatcaps.data.augment import draw
 from quatcaps.data.batches import TrainingBatches, epoch_generator, epoch_order, mix, others_of_group
 from quatcaps.data.imageset import ImageSet
+from quatcaps.data.preprocessing import draws
 from quatcaps.data.splits import arrange, hold_out
 from quatcaps.layers.dropout import Dropout
 from quatcaps.pipelines import Pipeline
@@ -88,7 +88,7 @@ def test_the_images_that_are_measured_between_epochs() -> None:
 
 def test_what_chance_decides_for_an_image() -> None:
     asked = {"rotation": 10.0, "scale": 0.2, "brightness": 0.1, "contrast": 0.3, "stretch": 0.4, "noise": 0.5}
-    found = draw(2, (5, 9), epoch_generator(3, 1, 1), mirror=True, **asked)
+    found = draws(Pipeline(0, 1, flip=True, **asked), 2, (5, 9), epoch_generator(3, 1, 1))
     for name, value in {
         "top": [2, 4],
         "left": [1, 8],

@@ -16,9 +16,9 @@ from torch import Tensor, nn
 
 from quatcaps.console import standard_output
 from quatcaps.data import GIVEN
-from quatcaps.data.cache import data_folder
 from quatcaps.data.imageset import ImageSet
 from quatcaps.data.splits import Experiment, arrange
+from quatcaps.data.store import data_folder
 from quatcaps.errors import QuatcapsError
 from quatcaps.models import Network
 from quatcaps.paper.recipes import configured

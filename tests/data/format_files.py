@@ -13,12 +13,14 @@ import time
 import tracemalloc
 import zlib
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
 from quatcaps.data.formats.matrices import NORB_BYTES, NORB_INTEGERS
 from quatcaps.data.formats.reader import Reader, content
+from quatcaps.data.imageset import ImageSet
 
 Array = npt.NDArray[np.generic]
 
@@ -27,7 +29,30 @@ MAT_STORED = {"i1": 1, "u1": 2, "i2": 3, "u2": 4, "i4": 5, "u4": 6, "f4": 7, "f8
 
 
 def reader(data: bytes, name: str = "FILE") -> Reader:
-    return content(io.BytesIO(data).read, name)
+    return content(io.BufferedReader(io.BytesIO(data)), name)
+
+
+@dataclass(frozen=True)
+class Found:
+    """What was read of a custom dataset."""
+
+    images: ImageSet
+    counts: dict[str, int]
+
+    @property
+    def classes(self) -> tuple[str, ...]:
+        return self.images.classes
+
+    @property
+    def splits(self) -> dict[str, ImageSet]:
+        """The images of each split."""
+        if "all" in self.counts:
+            return {"all": self.images}
+        name, middle = self.images.name, self.counts["train"]
+        return {
+            "train": self.images.part(0, middle, f"{name} train"),
+            "test": self.images.part(middle, len(self.images), f"{name} test"),
+        }
 
 
 @contextlib.contextmanager

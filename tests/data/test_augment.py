@@ -12,11 +12,13 @@ from numpy.typing import NDArray
 from scipy.interpolate import BSpline
 from torch import Tensor
 
-from quatcaps.data.augment import (
+from quatcaps.data.preprocessing import (
     Draws,
     bends,
     centre_crop,
-    draw,
+    draws,
+    for_evaluation,
+    for_training,
     jitter,
     mirror,
     standardise_channels,
@@ -24,7 +26,6 @@ from quatcaps.data.augment import (
     warped_windows,
     windows,
 )
-from quatcaps.data.preprocessing import draws, for_evaluation, for_training
 from quatcaps.errors import QuatcapsError
 from quatcaps.pipelines import PIPELINES, Pipeline
 
@@ -217,19 +218,19 @@ def moments(pipeline: Pipeline, channels: int) -> dict[str, tuple[float, ...]]:
 
 
 def test_windows_are_alike_in_both_views_and_reach_every_place(pictures: Tensor) -> None:
-    chance = draw(40, (6, 4), torch.Generator().manual_seed(0))
+    chance = draws(Pipeline(0, 6), 40, (11, 9), torch.Generator().manual_seed(0))
     cut = windows(pictures, chance.top, chance.left, 6).numpy()
     for k, image in enumerate(pictures.numpy()):
         top, left = int(chance.top[k]), int(chance.left[k])
         assert np.array_equal(cut[k], image[:, top : top + 6, left : left + 6])
-    many = draw(5000, (6, 4), torch.Generator().manual_seed(0))
+    many = draws(Pipeline(0, 6), 5000, (11, 9), torch.Generator().manual_seed(0))
     assert {(int(a), int(b)) for a, b in zip(many.top, many.left, strict=True)} == {
         (a, b) for a in range(6) for b in range(4)
     }
 
 
 def test_a_warp_that_does_nothing_is_the_window(pictures: Tensor) -> None:
-    chance = draw(40, (6, 4), torch.Generator().manual_seed(0))
+    chance = draws(Pipeline(0, 6), 40, (11, 9), torch.Generator().manual_seed(0))
     plain = windows(pictures, chance.top, chance.left, 6)
     warped = warped_windows(pictures, chance.top, chance.left, 6, chance.angle, chance.zoom)
     assert torch.equal(warped, plain.float())
@@ -269,10 +270,9 @@ def test_a_quarter_turn_is_counter_clockwise_as_seen() -> None:
 
 
 def test_one_more_augmentation_leaves_the_crops_as_they_were() -> None:
-    first = draw(50, (9, 9), torch.Generator().manual_seed(3))
-    second = draw(
-        50, (9, 9), torch.Generator().manual_seed(3), mirror=True, rotation=9.0, scale=0.2, contrast=0.1, noise=0.5
-    )
+    first = draws(Pipeline(0, 1), 50, (9, 9), torch.Generator().manual_seed(3))
+    more = Pipeline(0, 1, flip=True, rotation=9.0, scale=0.2, contrast=0.1, noise=0.5)
+    second = draws(more, 50, (9, 9), torch.Generator().manual_seed(3))
     assert torch.equal(first.top, second.top)
     assert torch.equal(first.left, second.left)
     assert second.mirrored.any()
@@ -280,16 +280,8 @@ def test_one_more_augmentation_leaves_the_crops_as_they_were() -> None:
 
 
 def test_draws_keep_to_their_limits() -> None:
-    chance = draw(
-        4000,
-        (1, 1),
-        torch.Generator().manual_seed(0),
-        rotation=10.0,
-        scale=0.25,
-        brightness=0.2,
-        contrast=0.4,
-        noise=0.7,
-    )
+    pipeline = Pipeline(0, 0, rotation=10.0, scale=0.25, brightness=0.2, contrast=0.4, noise=0.7)
+    chance = draws(pipeline, 4000, (1, 1), torch.Generator().manual_seed(0))
     for column, low, high in (
         (chance.angle, -math.radians(10), math.radians(10)),
         (chance.zoom, 0.8, 1.25),

@@ -11,12 +11,13 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from format_files import Found
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
-from quatcaps.data.custom.folder import fingerprint, natural, read
-from quatcaps.data.pictures import look, open_picture, square_pixels
+from quatcaps.data.pictures import folder_fingerprint as fingerprint
+from quatcaps.data.pictures import look, natural, open_picture, read_folder, square_pixels
 from quatcaps.errors import QuatcapsError
 from quatcaps.training.preprocess import as_pixels
 
@@ -27,6 +28,10 @@ _GENERATOR = np.random.default_rng(0)
 
 def noise(*shape: int) -> Pixels:
     return _GENERATOR.integers(0, 256, shape, dtype=np.uint8)
+
+
+def read(root: Path, **options: Any) -> Found:
+    return Found(*read_folder(root, **options))
 
 
 def save(path: Path, pixels: Pixels, **options: Any) -> Path:

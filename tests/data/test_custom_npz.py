@@ -12,12 +12,14 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from format_files import bounded
+from format_files import Found, bounded
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from quatcaps.data.custom import archive, limits
-from quatcaps.data.custom.npz import fingerprint, read
+from quatcaps.data import store
+from quatcaps.data.custom import npz_fingerprint as fingerprint
+from quatcaps.data.custom import read_npz
+from quatcaps.data.formats import npz as archive
 from quatcaps.errors import QuatcapsError
 
 _GENERATOR = np.random.default_rng(0)
@@ -29,6 +31,10 @@ def noise(*shape: int) -> np.ndarray[Any, np.dtype[np.uint8]]:
 
 
 IMAGES, LABELS = noise(6, 5, 7), np.arange(6) % 3
+
+
+def read(path: Path, **options: Any) -> Found:
+    return Found(*read_npz(path, **options))
 
 
 def saved(path: Path, compressed: bool = False, **arrays: Any) -> Path:
@@ -292,10 +298,11 @@ def test_files_that_are_not_there_or_too_large(path: Path) -> None:
 
 def test_the_limit_follows_the_memory(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     saved(path, images=IMAGES, labels=LABELS)
-    assert limits.most_bytes(None) == limits.memory() // 3
-    monkeypatch.setattr(limits, "memory", lambda: 3 * (IMAGES.nbytes + LABELS.nbytes))
+    assert store.PART_OF_MEMORY == 1 / 3
+    assert store.memory() > IMAGES.nbytes
+    monkeypatch.setattr(store, "memory", lambda: 3 * (IMAGES.nbytes + LABELS.nbytes))
     assert len(read(path).images) == len(IMAGES)
-    monkeypatch.setattr(limits, "memory", lambda: 3 * IMAGES.nbytes)
+    monkeypatch.setattr(store, "memory", lambda: 3 * IMAGES.nbytes)
     with pytest.raises(QuatcapsError, match=r"more than the limit of 0\.0 GiB on this machine: store fewer"):
         read(path)
 

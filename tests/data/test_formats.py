@@ -29,12 +29,13 @@ from format_files import (
     zeros,
 )
 
-from quatcaps.data import shrink as shrinking
-from quatcaps.data.formats import cifar, mat5
+from quatcaps.data import imageset
+from quatcaps.data.formats import cifar, matrices
 from quatcaps.data.formats import reader as reading
 from quatcaps.data.formats.matrices import NORB_BYTES, NORB_INTEGERS, idx_array, norb_header, norb_integers
 from quatcaps.data.formats.reader import GZIP, ZLIB, Bytes, opened
-from quatcaps.data.shrink import Progress, gather, shrink
+from quatcaps.data.imageset import Progress, shrink
+from quatcaps.data.readers import gather
 from quatcaps.errors import QuatcapsError
 
 IMAGES = noise((7, 4, 6))
@@ -51,12 +52,14 @@ def norb_images(data: bytes, shape: tuple[int, int, int, int], size: int, progre
     return images
 
 
-WANTED = {"X": mat5.Wanted((4, 4, 3, 6)), "y": mat5.Wanted((6, 1), ("uint8", "double"))}
+WANTED = {"X": matrices.Wanted((4, 4, 3, 6)), "y": matrices.Wanted((6, 1), ("uint8", "double"))}
 
 
 def mat_values(data: bytes) -> dict[str, Bytes]:
     """The wanted arrays, in MATLAB's shape."""
-    return {variable.name: np.concatenate([*variable.blocks()]).T for variable in mat5.variables(reader(data), WANTED)}
+    return {
+        variable.name: np.concatenate([*variable.blocks()]).T for variable in matrices.variables(reader(data), WANTED)
+    }
 
 
 # The bounded reader
@@ -139,7 +142,7 @@ def test_gzip_members_without_end() -> None:
         reader(empty * 100_001).rest(0)
 
 
-@pytest.mark.parametrize("module", [reading, shrinking])
+@pytest.mark.parametrize("module", [reading, imageset])
 def test_examples_say_what_happens(module: ModuleType) -> None:
     results = doctest.testmod(module)
     assert results.attempted > 0

@@ -32,10 +32,10 @@ from format_files import (
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from quatcaps.data.formats import cifar, mat5, tar
+from quatcaps.data.formats import cifar, matrices
 from quatcaps.data.formats.matrices import NORB_BYTES, idx_array, norb_header, norb_integers
 from quatcaps.data.formats.reader import GZIP
-from quatcaps.data.shrink import gather
+from quatcaps.data.readers import gather
 from quatcaps.errors import QuatcapsError
 
 EXAMPLES = int(os.environ.get("QUATCAPS_FUZZ_EXAMPLES", "60"))
@@ -75,9 +75,9 @@ def parse_norb_integers(data: bytes) -> None:
 
 
 def parse_mat(data: bytes) -> None:
-    wanted = {"X": mat5.Wanted((2, 2, 3, 4)), "y": mat5.Wanted((4, 1), ("uint8", "double"))}
+    wanted = {"X": matrices.Wanted((2, 2, 3, 4)), "y": matrices.Wanted((4, 1), ("uint8", "double"))}
     shapes = {}
-    for variable in mat5.variables(reader(data), wanted):
+    for variable in matrices.variables(reader(data), wanted):
         values = np.concatenate([*variable.blocks()])
         assert values.dtype == np.uint8
         shapes[variable.name] = values.shape
@@ -91,7 +91,7 @@ def parse_rows(values: np.ndarray[tuple[int, ...], np.dtype[np.uint8]]) -> None:
 
 def parse_archive(data: bytes) -> None:
     found = {}
-    for name, member in tar.members(reader(data), ("one", "two"), largest=1000, count=50, total=1 << 20):
+    for name, member in cifar.members(reader(data), ("one", "two"), largest=1000, count=50, total=1 << 20):
         found[name] = member.rest(1000)
     assert found.keys() == {"one", "two"}
 

@@ -9,9 +9,9 @@ import pytest
 import torch
 
 from quatcaps import data
-from quatcaps.data.cache import data_folder
 from quatcaps.data.imageset import ImageSet, concatenate
 from quatcaps.data.splits import hold_out
+from quatcaps.data.store import data_folder
 from quatcaps.data.viewpoints import degrees, split_viewpoints
 from quatcaps.errors import QuatcapsError
 

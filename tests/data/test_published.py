@@ -15,16 +15,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from format_files import cifar_rows, mat_array, mat_file, noise, sha256, tar_file
 from PIL import Image
 from safetensors.torch import save_file
 
 from quatcaps import data
-from quatcaps.data import catalogue, store
 from quatcaps.data import published as module
-from quatcaps.data.catalogue import DESCRIPTIONS
+from quatcaps.data import store
+from quatcaps.data.catalogue import DESCRIPTIONS, PUBLISHED
 from quatcaps.data.download import DownloadError
-from quatcaps.data.published import find, has_digest, missing, names_of, prepare, prepared_path, read_prepared
-from quatcaps.data.readers import READERS
+from quatcaps.data.published import check_download, find, has_digest, missing, prepare, prepared_path, read_prepared
 from quatcaps.errors import QuatcapsError
 from quatcaps.paper.recipes import paper
 from quatcaps.training.run import create_run
@@ -75,14 +75,13 @@ def known(files: dict[str, bytes], closed: str, monkeypatch: pytest.MonkeyPatch)
             size=len(gzip.compress(files[file.name], 1)),
             content_size=len(files[file.name]),
             urls=(f"{closed}/{file.name}.gz",),
-            published=("sha256:" + "0" * 64,),
-            contents={hashlib.sha256(files[file.name]).hexdigest(): "" if "labels" in file.name else COPY},
+            published="sha256:" + "0" * 64,
+            contents={hashlib.sha256(files[file.name]).hexdigest(): PUBLISHED if "labels" in file.name else COPY},
         )
         for file in DESCRIPTIONS["mnist"].files
     )
     counts = {"train": COUNTS["train"], "test": COUNTS["t10k"]}
     monkeypatch.setitem(DESCRIPTIONS, "mnist", replace(DESCRIPTIONS["mnist"], files=described_files, counts=counts))
-    monkeypatch.setitem(READERS, "mnist", replace(READERS["mnist"], **counts))  # type: ignore[type-var]
     for name, description in list(DESCRIPTIONS.items()):
         if name != "mnist":
             nowhere = tuple(
@@ -429,16 +428,15 @@ def test_several_at_once_prepare_once(files: dict[str, bytes], tmp_path: Path, m
 
 
 def test_cifar10_comes_in_several_forms(tmp_path: Path) -> None:
-    assert [file.name for file in missing("cifar10", {})] == ["cifar-10-binary.tar.gz"]
-    for name in names_of("cifar10"):
-        if name.endswith(".bin"):
-            (tmp_path / "cifar-10-batches-bin").mkdir(exist_ok=True)
-            (tmp_path / "cifar-10-batches-bin" / name).write_bytes(b"")
+    assert [file.download_name for file in missing("cifar10", {})] == ["cifar-10-binary.tar.gz"]
+    (tmp_path / "cifar-10-batches-bin").mkdir()
+    for name in DESCRIPTIONS["cifar10"].forms[0]:
+        (tmp_path / "cifar-10-batches-bin" / name).write_bytes(b"")
     found = find("cifar10", tmp_path)
     assert len(found) == 6
     assert missing("cifar10", found) == ()
     del found["data_batch_3.bin"]
-    assert [file.name for file in missing("cifar10", found)] == ["cifar-10-binary.tar.gz"]
+    assert [file.download_name for file in missing("cifar10", found)] == ["cifar-10-binary.tar.gz"]
     (tmp_path / "cifar-10-python.tar.gz").write_bytes(b"")
     assert missing("cifar10", find("cifar10", tmp_path) | found) == ()
 
@@ -449,8 +447,47 @@ def test_digests_of_files_and_of_what_they_hold(tmp_path: Path) -> None:
     path.write_bytes(gzip.compress(content))
     inside = "md5:" + hashlib.md5(content, usedforsecurity=False).hexdigest()
     whole = "sha256:" + hashlib.sha256(path.read_bytes()).hexdigest()
-    assert has_digest(path, (inside,), inside=True)
-    assert has_digest(path, ("md5:" + "0" * 32, whole))
-    assert not has_digest(path, (inside,))
-    assert not has_digest(path, ())
-    assert catalogue.PUBLISHED == ""
+    assert has_digest(path, inside, inside=True)
+    assert has_digest(path, whole)
+    assert not has_digest(path, inside)
+    assert not has_digest(path, "")
+
+
+def test_a_download_is_right_by_its_digest_or_its_content(files: dict[str, bytes], tmp_path: Path) -> None:
+    file = DESCRIPTIONS["mnist"].files[1]
+    path = tmp_path / "downloaded"
+    path.write_bytes(b"anything")
+    with pytest.raises(QuatcapsError, match="is cut off"):
+        check_download("mnist", file, path)
+    digest = "sha256:" + hashlib.sha256(b"anything").hexdigest()
+    check_download("mnist", replace(file, published=digest), path)
+    for packed in (files[file.name], gzip.compress(files[file.name], 1), gzip.compress(files[file.name], 9)):
+        path.write_bytes(packed)
+        check_download("mnist", file, path)
+
+
+def test_a_download_that_is_a_whole_split_is_right_by_what_is_in_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = {name: cifar_rows(3, seed).tobytes() for seed, name in enumerate(DESCRIPTIONS["cifar10"].forms[0])}
+    spoilt = rows | {"data_batch_2.bin": cifar_rows(3, 9).tobytes()}
+    pictures, digits = noise((32, 32, 3, 3)), noise((3, 1), 10)
+    contents = {name: sha256(data) for name, data in rows.items()}
+    contents["test_32x32.mat"] = sha256(pictures.tobytes(order="F") + digits.tobytes())
+    for name, download, good, wrong in (
+        ("cifar10", "cifar-10-binary.tar", tar_file([*rows.items()]), tar_file([*spoilt.items()])),
+        (
+            *("svhn", "test_32x32.mat", mat_file([mat_array("X", pictures), mat_array("y", digits)])),
+            mat_file([mat_array("X", pictures), mat_array("y", digits[::-1])]),
+        ),
+    ):
+        known = DESCRIPTIONS[name]
+        files = {file.name: replace(file, contents={contents.get(file.name, ""): PUBLISHED}) for file in known.files}
+        counts = {"train": 15, "test": 3}
+        monkeypatch.setitem(DESCRIPTIONS, name, replace(known, files=tuple(files.values()), counts=counts))
+        path = tmp_path / f"{download}.part"
+        path.write_bytes(good)
+        check_download(name, files[download], path)
+        path.write_bytes(wrong)
+        with pytest.raises(QuatcapsError, match=rf" of {known.title} is well formed, but its content"):
+            check_download(name, files[download], path)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import io
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -25,8 +26,9 @@ from format_files import (
     tar_file,
 )
 
-from quatcaps.data.readers import Cifar10, Mnist, Read, SmallNorb, Svhn
-from quatcaps.data.shrink import Progress, shrink
+from quatcaps.data.catalogue import DESCRIPTIONS
+from quatcaps.data.imageset import Progress, shrink
+from quatcaps.data.readers import READERS, Read, read_split
 from quatcaps.errors import QuatcapsError
 
 PACKS: list[Callable[[bytes], bytes]] = [bytes, gzip.compress]
@@ -35,7 +37,15 @@ PACKS: list[Callable[[bytes], bytes]] = [bytes, gzip.compress]
 def write(folder: Path, files: dict[str, bytes]) -> dict[str, Path]:
     for name, data in files.items():
         (folder / name).write_bytes(data)
-    return {name: folder / name for name in files}
+    return {name.removesuffix(".gz"): folder / name for name in files}
+
+
+def read(
+    name: str, split: str, files: dict[str, Path], size: int, count: int, progress: Progress | None = None
+) -> Read:
+    """A split of a dataset that has only `count` images in each."""
+    known = replace(DESCRIPTIONS[name], counts={"train": count, "test": count})
+    return READERS[name](known, split, files, size, progress)
 
 
 def counter(seen: list[tuple[int, int]]) -> Progress:
@@ -49,38 +59,38 @@ PICTURES, CLASSES = noise((9, 28, 28)), noise((9,), 10)
 
 def mnist_files(pack: Callable[[bytes], bytes] = bytes) -> dict[str, bytes]:
     parts = (pack(idx_file(PICTURES)), pack(idx_file(CLASSES)))
-    return dict(zip(Mnist.splits["test"], parts, strict=True))
+    return dict(zip(DESCRIPTIONS["mnist"].names("test"), parts, strict=True))
 
 
 @pytest.mark.parametrize("pack", PACKS)
 @pytest.mark.parametrize("size", [28, 14])
 def test_mnist(pack: Callable[[bytes], bytes], size: int, tmp_path: Path) -> None:
     seen: list[tuple[int, int]] = []
-    read = Mnist(test=9)("test", write(tmp_path, mnist_files(pack)), size=size, progress=counter(seen))
-    assert read.images.shape == (9, 1, size, size)
-    assert np.array_equal(read.images.numpy(), shrink(PICTURES[:, None], size))
-    assert read.labels.dtype == torch.int64
-    assert read.labels.tolist() == CLASSES.tolist()
-    assert read.info == {}
-    assert read.contents == {name: sha256(data) for name, data in mnist_files().items()}
+    images, contents = read("mnist", "test", write(tmp_path, mnist_files(pack)), size, 9, counter(seen))
+    assert images.images.shape == (9, 1, size, size)
+    assert np.array_equal(images.images.numpy(), shrink(PICTURES[:, None], size))
+    assert images.labels.dtype == torch.int64
+    assert images.labels.tolist() == CLASSES.tolist()
+    assert images.info == {}
+    assert contents == {name: sha256(data) for name, data in mnist_files().items()}
     assert seen == [(9, 9)]
 
 
 def test_mnist_refused(tmp_path: Path) -> None:
     files = write(tmp_path, mnist_files())
     with pytest.raises(QuatcapsError, match=r"labels-idx1-ubyte holds an array of shape \(9,\): \(10000,\) is needed"):
-        Mnist()("test", files, size=28)
+        read_split("mnist", "test", files, size=28)
     with pytest.raises(QuatcapsError, match="MNIST train lacks train-images-idx3-ubyte, train-labels-idx1-ubyte"):
-        Mnist()("train", files, size=28)
+        read_split("mnist", "train", files, size=28)
     with pytest.raises(QuatcapsError, match="unknown split of MNIST 'tset': did you mean 'test'"):
-        Mnist()("tset", files, size=28)
+        read_split("mnist", "tset", files, size=28)
     with pytest.raises(QuatcapsError, match="size is 30: images of 28×28 only shrink, to sizes from 1 to 28"):
-        Mnist(test=9)("test", files, size=30)
+        read("mnist", "test", files, 30, 9)
     labels = CLASSES.copy()
     labels[4] = 77
-    files |= write(tmp_path, {Mnist.splits["test"][1]: idx_file(labels)})
+    files |= write(tmp_path, {DESCRIPTIONS["mnist"].names("test")[1]: idx_file(labels)})
     with pytest.raises(QuatcapsError, match="label 77 at position 4 is not one of 0 … 9"):
-        Mnist(test=9)("test", files, size=28)
+        read("mnist", "test", files, 28, 9)
 
 
 # smallNORB
@@ -92,21 +102,21 @@ CODES = np.stack([np.array((4, 6, 7, 8, 9, 4, 6, 7)), np.arange(8), np.arange(8)
 
 def norb_files(codes: np.ndarray = CODES, categories: np.ndarray = CATEGORIES) -> dict[str, bytes]:  # type: ignore[type-arg]
     parts = (norb_file(PAIRS), norb_file(categories), norb_file(codes))
-    return dict(zip(SmallNorb.splits["train"], parts, strict=True))
+    return dict(zip(DESCRIPTIONS["smallnorb"].names("train"), parts, strict=True))
 
 
 @pytest.mark.parametrize("pack", PACKS)
 def test_smallnorb(pack: Callable[[bytes], bytes], tmp_path: Path) -> None:
     seen: list[tuple[int, int]] = []
     files = write(tmp_path, {name: pack(data) for name, data in norb_files().items()})
-    read = SmallNorb(8)("train", files, size=48, progress=counter(seen))
-    assert np.array_equal(read.images.numpy(), shrink(PAIRS, 48))
-    assert read.labels.tolist() == CATEGORIES.tolist()
-    assert list(read.info) == ["instance", "elevation", "azimuth", "lighting"]
-    for column, values in enumerate(read.info.values()):
+    images, contents = read("smallnorb", "train", files, 48, 8, counter(seen))
+    assert np.array_equal(images.images.numpy(), shrink(PAIRS, 48))
+    assert images.labels.tolist() == CATEGORIES.tolist()
+    assert list(images.info) == ["instance", "elevation", "azimuth", "lighting"]
+    for column, values in enumerate(images.info.values()):
         assert values.dtype == torch.int64
         assert values.tolist() == CODES[:, column].tolist()
-    assert read.contents == {name: sha256(data) for name, data in norb_files().items()}
+    assert contents == {name: sha256(data) for name, data in norb_files().items()}
     assert seen[-1] == (8, 8)
 
 
@@ -124,18 +134,18 @@ def test_smallnorb_codes_refused(column: int, value: int, words: str, tmp_path: 
     codes = CODES.copy()
     codes[3, column] = value
     with pytest.raises(QuatcapsError, match=f"-info.mat: {words}"):
-        SmallNorb(8)("train", write(tmp_path, norb_files(codes)), size=48)
+        read("smallnorb", "train", write(tmp_path, norb_files(codes)), 48, 8)
 
 
 def test_smallnorb_refused(tmp_path: Path) -> None:
     with pytest.raises(QuatcapsError, match=r"-cat.mat: category 5 at position 7 is not one of 0 … 4"):
-        SmallNorb(8)("train", write(tmp_path, norb_files(categories=np.array([0] * 7 + [5]))), size=48)
+        read("smallnorb", "train", write(tmp_path, norb_files(categories=np.array([0] * 7 + [5]))), 48, 8)
     files = write(tmp_path, norb_files())
     with pytest.raises(QuatcapsError, match=r"shape \(8, 1, 1\): \(24300, 1, 1\) is needed"):
-        SmallNorb()("train", files, size=48)
-    first, second, third = SmallNorb.splits["train"]
+        read_split("smallnorb", "train", files, size=48)
+    first, second, third = DESCRIPTIONS["smallnorb"].names("train")
     with pytest.raises(QuatcapsError, match="holds bytes: int32 are needed"):
-        SmallNorb(8)("train", {first: files[second], second: files[first], third: files[third]}, size=48)
+        read("smallnorb", "train", {first: files[second], second: files[first], third: files[third]}, 48, 8)
 
 
 # SVHN
@@ -163,33 +173,33 @@ def by_scipy(compressed: bool, kind: type) -> bytes:
     ],
 )
 def test_svhn(data: bytes, tmp_path: Path) -> None:
-    read = Svhn(test=7)("test", write(tmp_path, {"test_32x32.mat": data}), size=32)
-    assert np.array_equal(read.images.numpy(), COLOURS)
-    assert read.labels.tolist() == [1, 9, 0, 3, 0, 5, 6]
-    assert read.contents == {"test_32x32.mat": sha256(X.tobytes(order="F") + (DIGITS % 10).tobytes())}
+    images, contents = read("svhn", "test", write(tmp_path, {"test_32x32.mat": data}), 32, 7)
+    assert np.array_equal(images.images.numpy(), COLOURS)
+    assert images.labels.tolist() == [1, 9, 0, 3, 0, 5, 6]
+    assert contents == {"test_32x32.mat": sha256(X.tobytes(order="F") + (DIGITS % 10).tobytes())}
 
 
 def test_svhn_small(tmp_path: Path) -> None:
     seen: list[tuple[int, int]] = []
     files = write(tmp_path, {"test_32x32.mat": by_scipy(True, np.uint8)})
-    read = Svhn(test=7)("test", files, size=8, progress=counter(seen))
-    assert np.array_equal(read.images.numpy(), shrink(COLOURS, 8))
+    images, _ = read("svhn", "test", files, 8, 7, counter(seen))
+    assert np.array_equal(images.images.numpy(), shrink(COLOURS, 8))
     assert seen == [(7, 7)]
 
 
 def test_svhn_refused(tmp_path: Path) -> None:
     files = write(tmp_path, {"test_32x32.mat": by_scipy(True, np.uint8)})
     with pytest.raises(QuatcapsError, match=r"X has shape \(32, 32, 3, 7\): \(32, 32, 3, 26032\) is needed"):
-        Svhn()("test", files, size=32)
+        read_split("svhn", "test", files, size=32)
     files = write(tmp_path, {"test_32x32.mat": mat_file([mat_array("X", X), mat_array("y", Y + np.uint8(1))])})
     with pytest.raises(QuatcapsError, match="label 11 at position 2 is not one of 0 … 10"):
-        Svhn(test=7)("test", files, size=32)
+        read("svhn", "test", files, 32, 7)
 
 
 # CIFAR-10
 
 COUNT = 6
-BATCHES = {name: cifar_rows(COUNT, seed) for seed, name in enumerate(Cifar10.splits["train"])}
+BATCHES = {name: cifar_rows(COUNT, seed) for seed, name in enumerate(DESCRIPTIONS["cifar10"].names("train"))}
 BINARY = {name: rows.tobytes() for name, rows in BATCHES.items()}
 PYTHON2 = {name.removesuffix(".bin"): python2_batch(rows) for name, rows in BATCHES.items()}
 PYTHON3 = {name.removesuffix(".bin"): batch(rows, 5) for name, rows in BATCHES.items()}
@@ -201,7 +211,7 @@ def archive(files: dict[str, bytes]) -> bytes:
 
 
 def cifar_train(folder: Path, files: dict[str, bytes], size: int = 32) -> Read:
-    return Cifar10(COUNT)("train", write(folder, files), size=size)
+    return read("cifar10", "train", write(folder, files), size, 5 * COUNT)
 
 
 @pytest.mark.parametrize(
@@ -222,19 +232,19 @@ def cifar_train(folder: Path, files: dict[str, bytes], size: int = 32) -> Read:
 )
 def test_cifar10(files: dict[str, bytes], tmp_path: Path) -> None:
     rows = np.concatenate([*BATCHES.values()])
-    read = cifar_train(tmp_path, files)
-    assert np.array_equal(read.images.numpy(), rows[:, 1:].reshape(-1, 3, 32, 32))
-    assert read.labels.tolist() == rows[:, 0].tolist()
-    assert read.contents == {name: sha256(data) for name, data in BINARY.items()}
-    assert list(read.contents) == list(BINARY)
+    images, contents = cifar_train(tmp_path, files)
+    assert np.array_equal(images.images.numpy(), rows[:, 1:].reshape(-1, 3, 32, 32))
+    assert images.labels.tolist() == rows[:, 0].tolist()
+    assert contents == {name: sha256(data) for name, data in BINARY.items()}
+    assert list(contents) == list(BINARY)
 
 
 def test_cifar10_small(tmp_path: Path) -> None:
     seen: list[tuple[int, int]] = []
     rows = cifar_rows(COUNT)
     files = write(tmp_path, {"test_batch.bin": rows.tobytes()})
-    read = Cifar10(COUNT)("test", files, size=16, progress=counter(seen))
-    assert np.array_equal(read.images.numpy(), shrink(rows[:, 1:].reshape(-1, 3, 32, 32), 16))
+    images, _ = read("cifar10", "test", files, 16, COUNT, counter(seen))
+    assert np.array_equal(images.images.numpy(), shrink(rows[:, 1:].reshape(-1, 3, 32, 32), 16))
     assert seen == [(COUNT, COUNT)]
 
 
@@ -242,9 +252,9 @@ def test_cifar10_refused(tmp_path: Path) -> None:
     with pytest.raises(QuatcapsError, match=r"CIFAR-10 train lacks data_batch_2.bin, .* or cifar-10-binary.tar.gz"):
         cifar_train(tmp_path, {"data_batch_1.bin": b"", "test_batch.bin": b""})
     with pytest.raises(QuatcapsError, match="unknown split of CIFAR-10 'all'"):
-        Cifar10()("all", {}, size=32)
+        read_split("cifar10", "all", {}, size=32)
     with pytest.raises(QuatcapsError, match=r"test_batch.bin is cut off after 3073 bytes"):
-        Cifar10()("test", write(tmp_path, {"test_batch.bin": bytes(3073)}), size=32)
+        read_split("cifar10", "test", write(tmp_path, {"test_batch.bin": bytes(3073)}), size=32)
     with pytest.raises(QuatcapsError, match="lacks data_batch_5"):
         cifar_train(tmp_path, {"cifar-10-python.tar": archive(dict(list(PYTHON2.items())[:4]))})
     with pytest.raises(QuatcapsError, match=r"data_batch_5.bin has 18439 bytes: at most 18438 are expected"):

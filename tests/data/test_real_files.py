@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from quatcaps.data.readers import READERS, SmallNorb
+from quatcaps.data.catalogue import DESCRIPTIONS
+from quatcaps.data.readers import INSTANCES, read_split
 
 FOLDER = os.environ.get("QUATCAPS_AUTHORS_FILES")
 pytestmark = pytest.mark.skipif(not FOLDER, reason="QUATCAPS_AUTHORS_FILES names no folder with the published files")
@@ -101,20 +102,20 @@ def test_published_files(
     paths = sorted((Path(FOLDER or "") / name).rglob("*"))
     files = {path.name.removesuffix(".gz"): path for path in paths if path.is_file()}
     seen: list[tuple[int, int]] = []
-    read = READERS[name](split, files, size, lambda *counts: seen.append(counts))
+    images, contents = read_split(name, split, files, size, lambda *counts: seen.append(counts))
     count = sum(balance)
-    assert read.images.shape == (count, len(means), size, size)
-    assert read.labels.bincount().tolist() == balance
-    found = [read.images[:, channel].double().mean().item() for channel in range(len(means))]
+    assert images.images.shape == (count, len(means), size, size)
+    assert images.labels.bincount().tolist() == balance
+    found = [images.images[:, channel].double().mean().item() for channel in range(len(means))]
     assert found == pytest.approx(means, abs=1e-5)
-    assert read.contents == dict(zip(READERS[name].splits[split], digests, strict=True))
+    assert contents == dict(zip(DESCRIPTIONS[name].names(split), digests, strict=True))
     assert seen[-1] == (count, count)
     assert seen == sorted(seen)
     if name == "smallnorb":
-        instances = SmallNorb.instances[split]
-        for column, codes in zip(read.info.values(), (instances, range(9), range(0, 36, 2), range(6)), strict=True):
+        instances = INSTANCES[split]
+        for column, codes in zip(images.info.values(), (instances, range(9), range(0, 36, 2), range(6)), strict=True):
             values, numbers = column.unique(return_counts=True)
             assert values.tolist() == list(codes)
             assert numbers.tolist() == [count // len(codes)] * len(codes)
     else:
-        assert read.info == {}
+        assert images.info == {}

@@ -71,7 +71,7 @@ def test_too_little_memory_is_one_line(error: Exception, tmp_path: Path) -> None
         raise error
 
     with pytest.raises(QuatcapsError, match=r"out of memory while x is prepared: give fewer or smaller images"):
-        pack(tmp_path / "x.safetensors", CONTENTS, make)
+        pack(tmp_path / "x.safetensors", CONTENTS, make, {})
 
 
 def test_other_errors_stay_their_own(tmp_path: Path) -> None:
@@ -79,13 +79,13 @@ def test_other_errors_stay_their_own(tmp_path: Path) -> None:
         raise RuntimeError("something else")
 
     with pytest.raises(RuntimeError, match="something else"):
-        pack(tmp_path / "x.safetensors", CONTENTS, make)
+        pack(tmp_path / "x.safetensors", CONTENTS, make, {})
 
 
 def test_packed_images_come_back(noise_images: ImageSet, tmp_path: Path) -> None:
     chosen = noise_images.select(torch.arange(0, 60, 2))
     path = tmp_path / "x.safetensors"
-    pack(path, CONTENTS, lambda: Made(chosen, {"all": 30}, {"source": "noise"}))
+    pack(path, CONTENTS, lambda: Made(chosen, {"all": 30}), {"source": "noise"})
     stored = read_prepared(path, CONTENTS)
     assert stored is not None
     assert torch.equal(unpack(stored, "all", "noise").images, chosen.images)

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from format_files import bounded, noise, reader, tar_file, zeros
 
+from quatcaps.data.formats.cifar import members
 from quatcaps.data.formats.reader import GZIP
-from quatcaps.data.formats.tar import members
 from quatcaps.errors import QuatcapsError
 
 ONE, TWO = noise((1000,)).tobytes(), noise((512,), seed=1).tobytes()

@@ -11,7 +11,7 @@ from torch import Tensor
 import quatcaps
 from quatcaps import quaternion
 from quatcaps.data.imageset import ImageSet
-from quatcaps.data.orientations import views_of
+from quatcaps.data.viewpoints import views_of
 from quatcaps.errors import QuatcapsError
 from quatcaps.inspection import (
     Frames,

@@ -16,7 +16,7 @@ from torch.nn.functional import one_hot
 
 from quatcaps import quaternion
 from quatcaps.data.imageset import ImageSet
-from quatcaps.data.orientations import views_of
+from quatcaps.data.viewpoints import views_of
 from quatcaps.errors import QuatcapsError
 from quatcaps.report import page
 from quatcaps.report.demo_page import Contender, findings, introduction, write_demo

@@ -15,8 +15,8 @@ from quatcaps import quaternion
 from quatcaps.data import load
 from quatcaps.data.batches import TrainingBatches
 from quatcaps.data.imageset import ImageSet
-from quatcaps.data.orientations import Views, as_seen, orientation, views_of
 from quatcaps.data.toys.camera import stereo
+from quatcaps.data.viewpoints import Views, as_seen, orientation, views_of
 from quatcaps.errors import QuatcapsError
 from quatcaps.losses import orientation_loss, relative_orientation_loss
 from quatcaps.models import build

@@ -137,7 +137,7 @@ def test_prepared_data_are_there(tmp_path: Path) -> None:
     images = ImageSet("x", torch.zeros(2, 1, 28, 28, dtype=torch.uint8), torch.tensor([0, 1]), ("0", "1"))
     path = prepared_path(tmp_path, "mnist", 28)
     path.parent.mkdir()
-    pack(path, described("mnist", 28), lambda: Made(images, {"train": 1, "test": 1}, {"files": []}))
+    pack(path, described("mnist", 28), lambda: Made(images, {"train": 1, "test": 1}), {"files": []})
     config = TrainingConfig(dataset="mnist", image_size=28, crop=28)
     assert missing_data(config, tmp_path) is None
     path.write_bytes(path.read_bytes()[:-1])

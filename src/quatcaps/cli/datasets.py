@@ -9,7 +9,6 @@ from rich.console import Console
 
 from quatcaps import data
 from quatcaps.console import say, stages
-from quatcaps.data.cache import VARIABLE, data_folder
 from quatcaps.data.catalogue import DESCRIPTIONS
 from quatcaps.data.clean import clean, leftovers
 from quatcaps.data.custom import is_path
@@ -23,7 +22,7 @@ from quatcaps.data.published import (
     read_splits,
     verified,
 )
-from quatcaps.data.store import UNKNOWN, provenance, unpack
+from quatcaps.data.store import UNKNOWN, VARIABLE, data_folder, provenance, unpack
 from quatcaps.errors import QuatcapsError, unknown_name
 from quatcaps.pipelines import PIPELINES
 

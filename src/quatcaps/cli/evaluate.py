@@ -25,7 +25,7 @@ def evaluate(
     data_dir: DataDir = None,
 ) -> None:
     """Error, per-class errors, confusion matrix, error by azimuth and elevation, as tables and as a picture."""
-    from quatcaps.data.cache import data_folder
+    from quatcaps.data.store import data_folder
     from quatcaps.report.figures import evaluation_figure
     from quatcaps.report.tables import evaluation_tables
     from quatcaps.training.evaluate import check_images, evaluate_trained, images_of, write_evaluation

@@ -36,7 +36,7 @@ def inspect(
     Rotates primary poses; carries a turn of some toys over to others; puts small turns together; reads azimuths with a
     ridge regression; and measures orientations where they were trained. Each with its chance level, on test toys.
     """
-    from quatcaps.data.cache import data_folder
+    from quatcaps.data.store import data_folder
     from quatcaps.files import write_json
     from quatcaps.inspection import inspect as inspected
     from quatcaps.inspection.inspection import some_toys

@@ -54,7 +54,7 @@ def weights_export(
     data_dir: DataDir = None,
 ) -> None:
     """Make weights with a card from a run; measures the test error."""
-    from quatcaps.data.cache import data_folder
+    from quatcaps.data.store import data_folder
     from quatcaps.training.run import choose_device, load_images, open_run
     from quatcaps.weights.export import export_run
     from quatcaps.weights.verify import in_words
@@ -79,7 +79,7 @@ def weights_verify(
     data_dir: DataDir = None,
 ) -> None:
     """Check the files against their cards; measure each card's error again where its data are here."""
-    from quatcaps.data.cache import data_folder
+    from quatcaps.data.store import data_folder
     from quatcaps.training.run import choose_device, load_images
     from quatcaps.weights import zoo
     from quatcaps.weights.verify import verify

@@ -10,8 +10,8 @@ from pathlib import Path
 from quatcaps.data import toys
 from quatcaps.data.catalogue import DESCRIPTIONS
 from quatcaps.data.custom import custom_pipeline, is_path, load_custom
-from quatcaps.data.imageset import ImageSet, concatenate
-from quatcaps.data.published import Progress, Stage, load_published
+from quatcaps.data.imageset import ImageSet, Progress, Stage, concatenate
+from quatcaps.data.published import load_published
 from quatcaps.data.toys import many
 from quatcaps.errors import QuatcapsError, unknown_name
 from quatcaps.pipelines import PIPELINES, Pipeline
@@ -51,10 +51,6 @@ def _many(
     return many.load(split, kinds=kinds, mini=mini, size=size or 48, seed=seed, cache=cache, progress=progress)
 
 
-def _published(name: str, split: str, folder: Path, size: int, seed: int, stage: Stage | None) -> ImageSet:
-    return load_published(name, split, folder, size, stage)
-
-
 GIVEN = "given"
 """The dataset of runs whose images were given to `quatcaps.train` as they are."""
 
@@ -63,7 +59,9 @@ def _given(split: str, folder: Path, size: int, seed: int, stage: Stage | None) 
     raise QuatcapsError("its images were given in Python, and are stored nowhere: give them to quatcaps.train again")
 
 
-DATASETS: dict[str, Dataset] = {name: Dataset(partial(_published, name), PIPELINES[name]) for name in DESCRIPTIONS} | {
+DATASETS: dict[str, Dataset] = {
+    name: Dataset(partial(load_published, name), PIPELINES[name]) for name in DESCRIPTIONS
+} | {
     "toys": Dataset(partial(_toys, {}), PIPELINES["toys"]),
     "toys-mini": Dataset(partial(_toys, MINI), PIPELINES["toys-mini"]),
     "toys-many": Dataset(partial(_many, many.KINDS), PIPELINES["toys-many"]),

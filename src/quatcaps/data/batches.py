@@ -15,11 +15,10 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from quatcaps.data.augment import Draws
 from quatcaps.data.imageset import VIEWPOINT_FIELDS, ImageSet
-from quatcaps.data.orientations import Views, as_seen, views_of
 from quatcaps.data.placement import Plan, hold
-from quatcaps.data.preprocessing import draws, for_training, views_for_evaluation
+from quatcaps.data.preprocessing import Draws, draws, for_training, views_for_evaluation
+from quatcaps.data.viewpoints import Views, as_seen, views_of
 from quatcaps.errors import QuatcapsError
 from quatcaps.pipelines import Pipeline
 
@@ -148,18 +147,14 @@ class TrainingBatches:
         numbers = range(self.first(epoch) + position - skipped, self.first(epoch + 1))
         for plan, pixels in self.pixels.following(self._plans(numbers)):
             seen = for_training(self.pipeline, pixels, plan.chance)
-            own = slice(len(seen))
-            labels, views = self.labels[plan.rows[own]], self._views(plan.rows[own], plan.chance.at(own))
+            rows, chance = plan.rows[: len(seen)], plan.chance.at(slice(len(seen)))
+            labels, views = self.labels[rows], self.views and Views(*(values[rows] for values in self.views))
+            views = views and as_seen(views, chance.angle, chance.mirrored)
             size = len(range(self.batch)[self.share])
             for start in range(skipped * size, len(seen), size):
                 part = slice(start, start + size)
                 yield Batch(seen[part], labels[part], views and Views(*(values[part] for values in views)))
             skipped = 0
-
-    def _views(self, rows: Tensor, chance: Draws) -> Views | None:
-        if self.views is None:
-            return None
-        return as_seen(Views(*(values[rows] for values in self.views)), chance.angle, chance.mirrored)
 
     def _plans(self, numbers: range) -> Iterator[Plan]:
         for first in range(numbers.start, numbers.stop, self.together):
@@ -184,22 +179,19 @@ class TrainingBatches:
         """All images in the order of one epoch; and, if patches are wanted, the others that they come from."""
         if epoch not in self._held:
             order = epoch_order(self.count, self.seed, epoch)
-            plans = [self._plan(order, self._chance(epoch_generator(self.seed, epoch, CHANCE)))]
+            chance = self._chance(epoch_generator(self.seed, epoch, CHANCE))
+            plans = [Plan(order, order.to(self.device), chance)]
             if self._groups is not None:
                 generator = torch.Generator().manual_seed(mix(mix(self.seed, 2 * epoch + CHANCE), OTHERS))
                 others = others_of_group(self._groups, generator)[order]
-                aligned = self.pipeline.patch_from == "viewpoint"
-                plans.append(self._plan(others, plans[0].chance if aligned else self._chance(generator)))
+                chance = chance if self.pipeline.patch_from == "viewpoint" else self._chance(generator)
+                plans.append(Plan(others, others.to(self.device), chance))
             self._held = {number: kept for number, kept in self._held.items() if number == epoch - 1}
             self._held[epoch] = plans
         return self._held[epoch]
 
     def _chance(self, generator: torch.Generator) -> Draws:
         return draws(self.pipeline, self.count, self.size, generator).to(self.device)
-
-    def _plan(self, order: Tensor, chance: Draws) -> Plan:
-        """Images in that order, with what chance decides for them."""
-        return Plan(order, order.to(self.device), chance)
 
 
 def merged(spans: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:

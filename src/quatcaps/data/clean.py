@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -33,11 +32,11 @@ def leftovers(folder: Path, *, downloads: bool = False) -> list[Leftover]:
     """
     found: dict[Path, str] = {}
     for place in STORED:
-        for path in _files(folder / place):
-            if path.suffix == ".safetensors" and (why := _useless(folder, path)):
+        for path in sorted((folder / place).glob("*.safetensors")):
+            if why := _useless(folder, path):
                 found[path] = why
     for place in (*STORED, *DESCRIPTIONS):
-        for path in _files(folder / place):
+        for path in sorted((folder / place).glob("*")):
             if target_of(path) is not None:
                 found[path] = "left by a process that was killed"
             elif path.suffix == ".lock" and place in STORED and not _guards(path, found):
@@ -98,10 +97,6 @@ def _useless(folder: Path, path: Path) -> str:
         if custom.described(source, contents["size"]) == contents:
             return ""
     return f"its source {source} has changed"
-
-
-def _files(folder: Path) -> Iterator[Path]:
-    return iter(sorted(folder.iterdir()) if folder.is_dir() else ())
 
 
 def _lock(path: Path) -> Path:

@@ -4,14 +4,24 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from quatcaps.errors import QuatcapsError
 
+Progress = Callable[[int, int], None]
+"""Called with what is done, images or bytes, and what there is to do."""
+Stage = Callable[[str], Progress]
+"""Called with what is being done; gives what to call with its progress."""
+
+MOST_CLASSES, LONGEST_NAME = 10_000, 255
+"""Of a dataset, and the letters in the name of a class."""
 VIEWPOINT_FIELDS = ("instance", "elevation", "azimuth", "lighting")
 
 
@@ -135,3 +145,69 @@ def digest_of(value: object) -> str:
     '53ff0c8af9f0a86f'
     """
     return hashlib.sha256(json.dumps(value, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+
+
+def check_classes(source: Path, classes: Sequence[str]) -> None:
+    """Raises unless there are two classes or more, each with a name of its own that can be printed."""
+    if len(classes) < 2:
+        raise QuatcapsError(f"{source} has {len(classes)} class(es): to tell images apart, at least 2 are needed")
+    if len(classes) > MOST_CLASSES:
+        raise QuatcapsError(f"{source} has {len(classes):,} classes: at most {MOST_CLASSES:,} can be told apart")
+    seen: set[str] = set()
+    for name in classes:
+        if not name.strip() or not name.isprintable() or len(name) > LONGEST_NAME:
+            raise QuatcapsError(
+                f"{source} has a class named {name[:40]!a}: give it 1 to {LONGEST_NAME} letters that can be printed"
+            )
+        if name in seen:
+            raise QuatcapsError(f"{source} has two classes named {name!r}: give each a name of its own")
+        seen.add(name)
+
+
+def check_size(size: int, side: int) -> None:
+    """Raises unless images of `side` × `side` pixels can be shrunk to `size` × `size`.
+
+    >>> check_size(120, 96)
+    Traceback (most recent call last):
+    quatcaps.errors.QuatcapsError: size is 120: images of 96×96 only shrink, to sizes from 1 to 96
+    """
+    if not 1 <= size <= side:
+        raise QuatcapsError(f"size is {size}: images of {side}×{side} only shrink, to sizes from 1 to {side}")
+
+
+def shrink(images: NDArray[np.uint8], size: int) -> NDArray[np.uint8]:
+    """Means over areas, halves rounded up: images (N, channels, side, side) → (N, channels, size, size), uint8.
+
+    >>> shrink(np.array([[[[1, 2], [2, 1]]]], dtype=np.uint8), 1).item()
+    2
+    """
+    side = images.shape[-1]
+    check_size(size, side)
+    if size == side:
+        return images
+    total = block_sums(images, side // size) if side % size == 0 else area_sums(images, size)
+    area = (side // size) ** 2 if side % size == 0 else side**2
+    return ((total + area // 2) // area).astype(np.uint8)
+
+
+def block_sums(images: NDArray[np.uint8], factor: int) -> NDArray[np.uint32]:
+    """Sums over blocks of factor × factor pixels: strided, many times faster than numpy's sum over short axes."""
+    rows = images[:, :, 0::factor].astype(np.uint32)
+    for offset in range(1, factor):
+        rows += images[:, :, offset::factor]
+    total = rows[..., 0::factor].copy()
+    for offset in range(1, factor):
+        total += rows[..., offset::factor]
+    return total
+
+
+def area_sums(images: NDArray[np.uint8], size: int) -> NDArray[np.int64]:
+    """Sums over areas of side/size × side/size pixels, in units of the size²-th part of a pixel.
+
+    In units of the side · size-th part of the image, pixel i begins at i · size and area o at o · side.
+    """
+    side = images.shape[-1]
+    pixel, area = np.arange(side) * size, np.arange(size)[:, None] * side
+    overlap = np.minimum(pixel + size, area + side) - np.maximum(pixel, area)
+    weights = np.maximum(overlap, 0).astype(np.float64)  # whole numbers, as are all sums below 2^53
+    return (weights @ images.astype(np.float64) @ weights.T).astype(np.int64)

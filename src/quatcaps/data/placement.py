@@ -11,13 +11,13 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
-from typing import NamedTuple, Protocol, runtime_checkable
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from quatcaps.data.augment import Draws
 from quatcaps.data.imageset import ImageSet
+from quatcaps.data.preprocessing import Draws
 from quatcaps.errors import unknown_name
 
 PLACEMENTS = ("auto", "device", "host")
@@ -37,16 +37,7 @@ class Plan(NamedTuple):
     chance: Draws
 
 
-@runtime_checkable
-class Pixels(Protocol):
-    """Images of a training set by number."""
-
-    def following(self, plans: Iterable[Plan]) -> Iterator[tuple[Plan, Tensor]]:
-        """Each plan with its images, (n, C, H, W) uint8 on the device."""
-        ...
-
-
-def hold(images: ImageSet, device: torch.device, placement: str) -> Pixels:
+def hold(images: ImageSet, device: torch.device, placement: str) -> OnDevice | OnHost:
     """The images on the `device`, on the `host`, or, `auto`, on the device where they fit."""
     if placement not in PLACEMENTS:
         raise unknown_name("placement", placement, PLACEMENTS)
@@ -83,6 +74,7 @@ class OnDevice:
         self.images, self.pixels = images, None if device.type == "cpu" else copied(images, device)
 
     def following(self, plans: Iterable[Plan]) -> Iterator[tuple[Plan, Tensor]]:
+        """Each plan with its images, (n, C, H, W) uint8 on the device."""
         for plan in plans:
             yield plan, self.images.at(plan.numbers) if self.pixels is None else self.pixels[plan.rows]
 
@@ -96,6 +88,7 @@ class OnHost:
         self.stream = torch.cuda.Stream(device) if self.on_gpu else None
 
     def following(self, plans: Iterable[Plan]) -> Iterator[tuple[Plan, Tensor]]:
+        """As of `OnDevice`."""
         slots = deque(_Slot() for _ in range(AHEAD))
         under_way: deque[tuple[Plan, Future[Tensor], _Slot]] = deque()
         with ThreadPoolExecutor(1, thread_name_prefix="quatcaps-images") as worker:

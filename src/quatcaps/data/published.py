@@ -4,29 +4,23 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeGuard
 
 import torch
 
 from quatcaps.data import store
-from quatcaps.data.catalogue import DESCRIPTIONS, Description, File
+from quatcaps.data.catalogue import DESCRIPTIONS, PUBLISHED, SPLITS, Description, File
 from quatcaps.data.download import DownloadError, NoNetworkError, download
 from quatcaps.data.formats.reader import opened
-from quatcaps.data.imageset import VIEWPOINT_FIELDS, ImageSet, concatenate, digest_of
-from quatcaps.data.readers import READERS, Cifar10
-from quatcaps.data.shrink import check_size
+from quatcaps.data.imageset import VIEWPOINT_FIELDS, ImageSet, Progress, Stage, check_size, concatenate, digest_of
+from quatcaps.data.readers import read_split
 from quatcaps.data.store import UNKNOWN, Made, Stored
 from quatcaps.errors import QuatcapsError
 
-Progress = Callable[[int, int], None]
-Stage = Callable[[str], Progress]
-"""Called with what is being done; gives what to call with what is done of it and what there is to do."""
-
-SPLITS = ("train", "test")
 INSIDE = ("", "raw", "{title}/raw", "cifar-10-batches-bin", "cifar-10-batches-py")
 """Folders in a dataset's own where its files may lie; the title's as torchvision makes them."""
 STEP = 1 << 20
@@ -78,8 +72,10 @@ def is_here(name: str, folder: Path, size: int = 0) -> bool:
     return read_prepared(folder, name, size) is not None or not missing(name, find(name, folder / name))
 
 
-def load_published(name: str, split: str, folder: Path, size: int, stage: Stage | None = None) -> ImageSet:
-    """A split of a published dataset, or `all` of it; prepared first where it is not.
+def load_published(
+    name: str, split: str, folder: Path, size: int, seed: int = 0, stage: Stage | None = None
+) -> ImageSet:
+    """A split of a published dataset, or `all` of it, whatever the seed; prepared first where it is not.
 
     Data that were prepared unverified are taken: their `source` says so.
     """
@@ -107,22 +103,21 @@ def prepare(
     `folder`/`name`, and downloaded to there unless `offline`. mirrors: addresses to try first. Content that is neither
     as published nor a known copy is refused unless `unverified`, also where it is prepared already.
     """
-    title, size = DESCRIPTIONS[name].title, size or DESCRIPTIONS[name].side
-    check_size(size, DESCRIPTIONS[name].side)  # before anything is downloaded for it
-    stage = stage or _silent
+    known = DESCRIPTIONS[name]
+    size = size or known.side
+    stage = stage or (lambda words: lambda done, total: None)
+    check_size(size, known.side)  # before anything is downloaded for it
     path = prepared_path(folder, name, size)
+    if source is not None and not source.is_dir():
+        raise QuatcapsError(f"{source} is not a folder: give the one that holds the files of {known.title}")
 
-    def acceptable(stored: Stored | None) -> bool:
+    def acceptable(stored: Stored | None) -> TypeGuard[Stored]:
         return source is None and stored is not None and (unverified or verified(stored))
 
-    if source is not None and not source.is_dir():
-        raise QuatcapsError(f"{source} is not a folder: give the one that holds the files of {title}")
-    stored = read_prepared(folder, name, size)
-    if stored is not None and acceptable(stored):
+    if acceptable(stored := read_prepared(folder, name, size)):
         return stored
     with store.alone(path):
-        stored = read_prepared(folder, name, size)
-        if stored is not None and acceptable(stored):
+        if acceptable(stored := read_prepared(folder, name, size)):
             return stored
         if source is None and stored is not None and missing(name, find(name, folder / name)):
             raise QuatcapsError(
@@ -132,12 +127,11 @@ def prepare(
         files = gather(name, folder / name, source, offline, mirrors, stage)
         images, judgements = read_splits(name, files, size, stage)
         if not unverified:
-            check_known(title, judgements)
+            check_known(known.title, judgements)
         noted = [judgement._asdict() for judgement in judgements]
         if stored is not None and stored.notes["files"] == noted:
             return stored
-        store.pack(path, described(name, size), lambda: Made(images, DESCRIPTIONS[name].counts, {"files": noted}))
-        return store.read_back(path, described(name, size))
+        return store.pack(path, described(name, size), lambda: Made(images, known.counts), {"files": noted})
 
 
 def _consistent(name: str, size: int, stored: Stored) -> bool:
@@ -145,27 +139,26 @@ def _consistent(name: str, size: int, stored: Stored) -> bool:
 
     All of them follow from what is known, except the digests of files of unknown content.
     """
-    description, notes = DESCRIPTIONS[name], stored.notes
-    count = sum(description.counts.values())
-    kinds = {"images": (torch.uint8, (count, description.channels, size, size)), "labels": (torch.int64, (count,))}
+    known, notes = DESCRIPTIONS[name], stored.notes
+    count = sum(known.counts.values())
+    kinds = {"images": (torch.uint8, (count, known.channels, size, size)), "labels": (torch.int64, (count,))}
     if name == "smallnorb":
         kinds |= {f"info/{field}": (torch.int64, (count,)) for field in VIEWPOINT_FIELDS}
-    files = {file.name: file for file in description.files}
-    expected = [wanted for split in SPLITS for wanted in READERS[name].splits[split]]
+    files = {file.name: file for file in known.files}
     return (
         {key: (tensor.dtype, tuple(tensor.shape)) for key, tensor in stored.tensors.items()} == kinds
         and notes.keys() == {"files", "classes", "counts"}
-        and notes["classes"] == list(description.classes)
-        and notes["counts"] == description.counts
-        and [file["file"] for file in notes["files"]] == expected
+        and notes["classes"] == list(known.classes)
+        and notes["counts"] == known.counts
+        and [file["file"] for file in notes["files"]] == [each for split in SPLITS for each in known.names(split)]
         and all(_possible(files[file["file"]], **file) for file in notes["files"])
     )
 
 
 def _possible(known: File, file: str, digest: str, words: str) -> bool:
     if digest in known.contents:
-        return words == (known.contents[digest] or "published")
-    unknown = (UNKNOWN, "published") if known.published_content else (UNKNOWN,)
+        return words == known.contents[digest]
+    unknown = (UNKNOWN, PUBLISHED) if known.published_content else (UNKNOWN,)
     return words in unknown and re.fullmatch("[0-9a-f]{64}", digest) is not None
 
 
@@ -174,66 +167,51 @@ def _possible(known: File, file: str, digest: str, words: str) -> bool:
 
 def find(name: str, place: Path) -> dict[str, Path]:
     """The files of a dataset in a folder, or in its usual subfolders: published name without .gz → path."""
-    description = DESCRIPTIONS[name]
-    folders = [place / inside.format(title=description.title) for inside in INSIDE]
+    known = DESCRIPTIONS[name]
+    folders = [place / inside.format(title=known.title) for inside in INSIDE]
     found: dict[str, Path] = {}
-    for wanted in names_of(name):
-        for folder in folders:
-            paths = (folder / wanted, folder / f"{wanted}.gz")
-            if path := next((path for path in paths if path.is_file()), None):
-                found.setdefault(wanted, path)
+    for wanted in (*(file.name for file in known.files), *(each for form in known.forms for each in form)):
+        paths = (folder / file for folder in folders for file in (wanted, f"{wanted}.gz"))
+        if path := next((path for path in paths if path.is_file()), None):
+            found[wanted] = path
     return found
-
-
-def names_of(name: str) -> tuple[str, ...]:
-    """Every file that a dataset may be read from, by its published name without .gz."""
-    if name == "cifar10":
-        return tuple(file for version in Cifar10.versions for file in version)
-    return tuple(file.name for file in DESCRIPTIONS[name].files)
 
 
 def missing(name: str, found: Mapping[str, Path]) -> tuple[File, ...]:
     """What is to be downloaded before a dataset can be read from what was found."""
-    description = DESCRIPTIONS[name]
-    if name == "cifar10" and any(all(file in found for file in version) for version in Cifar10.versions):
+    known = DESCRIPTIONS[name]
+    if any(all(file in found for file in form) for form in known.forms):
         return ()
-    return tuple(file for file in description.downloads if file.name not in found)
+    return tuple(file for file in known.downloads if file.name not in found)
 
 
 def gather(
     name: str, folder: Path, source: Path | None, offline: bool, mirrors: Sequence[str], stage: Stage
 ) -> dict[str, Path]:
     """The dataset's files, downloaded where they are missing."""
-    description = DESCRIPTIONS[name]
+    known = DESCRIPTIONS[name]
     places = [folder] if source is None else [source, source / name]
     found = max((find(name, place) for place in places), key=len)
     wanted = missing(name, found)
     if wanted and (offline or source is not None):
-        raise QuatcapsError(by_hand(description, wanted, source or folder, "they are not there"))
+        raise QuatcapsError(by_hand(known, wanted, source or folder, "they are not there"))
     for file in wanted:
-        progress = stage(f"downloading {file.download_name}, MiB")
+        progress = partial(_in_mebibytes, stage(f"downloading {file.download_name}, MiB"))
+        check = partial(check_download, name, file)
         try:
-            path = download(
-                file,
-                folder,
-                accept=partial(unlike_published, name, file),
-                mirrors=mirrors,
-                progress=partial(_in_mebibytes, progress),
-            )
+            found[file.name] = download(file, folder, check=check, mirrors=mirrors, progress=progress)
         except NoNetworkError as error:
             left = [other for other in wanted if other.name not in find(name, folder)]
-            raise DownloadError(by_hand(description, left, folder, "no server can be reached")) from error
-        found[file.name] = path
+            raise DownloadError(by_hand(known, left, folder, "no server can be reached")) from error
     return found
 
 
-def by_hand(description: Description, files: Sequence[File], folder: Path, reason: str) -> str:
+def by_hand(known: Description, files: Sequence[File], folder: Path, reason: str) -> str:
     """What to fetch, how large it is, and where to put it."""
     listed = ", ".join(f"{file.download_name} ({file.size:,} bytes)" for file in files)
     return (
-        f"{description.title} needs {listed}, and {reason}: put them into {folder} (from {description.homepage}), or "
-        "name the folder that has them with quatcaps data prepare --source; the rendered toys need no files: "
-        "--dataset toys"
+        f"{known.title} needs {listed}, and {reason}: put them into {folder} (from {known.homepage}), or name the "
+        "folder that has them with quatcaps data prepare --source; the rendered toys need no files: --dataset toys"
     )
 
 
@@ -242,41 +220,39 @@ def by_hand(description: Description, files: Sequence[File], folder: Path, reaso
 
 def read_splits(name: str, files: Mapping[str, Path], size: int, stage: Stage) -> tuple[ImageSet, list[Judgement]]:
     """All images, the training images first, and what their files turned out to be."""
-    description, sets, judgements = DESCRIPTIONS[name], [], []
+    title, sets, judgements = DESCRIPTIONS[name].title, [], []
     for split in SPLITS:
-        progress = stage(f"reading the {split} images of {description.title}")
-        read = READERS[name](split, files, size, progress)
-        sets.append(ImageSet(f"{description.title} {split}", read.images, read.labels, description.classes, read.info))
-        judgements += judge(description, read.contents, files)
+        images, contents = read_split(name, split, files, size, stage(f"reading the {split} images of {title}"))
+        sets.append(images)
+        judgements += judge(name, contents, files)
     digest = digest_of_files([judgement._asdict() for judgement in judgements])
-    return replace(concatenate(sets, description.title), digest=digest), judgements
+    return replace(concatenate(sets, title), digest=digest), judgements
 
 
-def judge(description: Description, contents: Mapping[str, str], found: Mapping[str, Path]) -> list[Judgement]:
-    """What the files of a dataset are, from the digests of what was read."""
-    known = {file.name: file for file in description.files}
-    return [Judgement(name, digest, _words(known[name], digest, found.get(name))) for name, digest in contents.items()]
+def judge(name: str, contents: Mapping[str, str], found: Mapping[str, Path]) -> list[Judgement]:
+    """What the files of a dataset are, from the digests of what was read, or else from those of the files found."""
+    judgements = []
+    for file in DESCRIPTIONS[name].files:
+        if file.name in contents:
+            digest, path = contents[file.name], found.get(file.name)
+            words = file.contents.get(digest, UNKNOWN)
+            if words == UNKNOWN and path is not None:
+                whole = has_digest(path, file.published) or has_digest(path, file.published_content, inside=True)
+                words = PUBLISHED if whole else UNKNOWN
+            judgements.append(Judgement(file.name, digest, words))
+    return judgements
 
 
-def _words(file: File, digest: str, path: Path | None) -> str:
-    if digest in file.contents:
-        return file.contents[digest] or "published"
-    if path is not None and (has_digest(path, file.published) or has_digest(path, file.published_content, inside=True)):
-        return "published"
-    return UNKNOWN
-
-
-def has_digest(path: Path, digests: tuple[str, ...], *, inside: bool = False) -> bool:
-    """Whether a file, or what it holds compressed, has one of some digests (`md5:…`, `sha256:…`)."""
-    wanted = dict(digest.split(":", 1) for digest in digests)
-    if not wanted:
+def has_digest(path: Path, digest: str, *, inside: bool = False) -> bool:
+    """Whether a file, or what it holds compressed, has a digest (`md5:…`, `sha256:…`); none has an empty one."""
+    kind, _, value = digest.partition(":")
+    if not kind:
         return False
-    sums = {kind: hashlib.new(kind, usedforsecurity=False) for kind in wanted}
+    found = hashlib.new(kind, usedforsecurity=False)
     with opened(path, hashed=False, inflate=inside) as reader:
         while piece := reader.some(STEP):
-            for kind in sums.values():
-                kind.update(piece)
-    return any(sums[kind].hexdigest() == digest for kind, digest in wanted.items())
+            found.update(piece)
+    return found.hexdigest() == value
 
 
 def check_known(title: str, judgements: list[Judgement]) -> None:
@@ -289,29 +265,22 @@ def check_known(title: str, judgements: list[Judgement]) -> None:
             )
 
 
-def unlike_published(name: str, file: File, path: Path) -> str | None:
-    """Why a downloaded file does not hold the published data, or None if it does, however it was packed."""
-    try:
-        if name in ("smallnorb", "mnist", "fashionmnist"):
-            with opened(path) as reader:
-                reader.skip(file.content_size)
-                reader.end()
-                contents = {file.name: reader.digest}
-        else:
-            reader_of = READERS[name]
-            splits = [split for split in SPLITS if name == "cifar10" or file.name in reader_of.splits[split]]
-            contents = {}
-            for split in splits:
-                contents |= reader_of(split, {file.name: path}, DESCRIPTIONS[name].side).contents
-        check_known(DESCRIPTIONS[name].title, judge(DESCRIPTIONS[name], contents, {file.name: path}))
-    except QuatcapsError as error:
-        return str(error)
-    return None
+def check_download(name: str, file: File, path: Path) -> None:
+    """Raises where a downloaded file does not hold the published data, however it was packed."""
+    if has_digest(path, file.published):
+        return
+    known = DESCRIPTIONS[name]
+    contents: dict[str, str] = {}
+    for split in SPLITS:
+        if not file.split or known.names(split) == (file.name,):  # all of a split, to be read as one
+            contents |= read_split(name, split, {file.name: path}, known.side)[1]
+    if not contents:
+        with opened(path) as reader:
+            reader.skip(file.content_size)
+            reader.end()
+            contents[file.name] = reader.digest
+    check_known(known.title, judge(name, contents, {file.name: path}))
 
 
 def _in_mebibytes(progress: Progress, done: int, total: int) -> None:
     progress(done >> 20, total >> 20)
-
-
-def _silent(words: str) -> Progress:
-    return lambda done, total: None

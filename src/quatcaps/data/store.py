@@ -1,4 +1,4 @@
-"""Prepared data: one safetensors file with all splits and notes on what they were made from.
+"""Prepared data, and where they are kept: one safetensors file with all splits and notes on what they were made from.
 
 A file is trusted only if it says that it holds what is asked for, and if it is whole: its checksum covers the notes and
 the names, types and shapes of the tensors, and another one their bytes. Files of earlier versions lack the first; who
@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
+import os
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -19,14 +20,18 @@ import safetensors
 import torch
 from torch import Tensor
 
+from quatcaps.data.catalogue import PUBLISHED
 from quatcaps.data.imageset import ImageSet
-from quatcaps.errors import QuatcapsError, unknown_name
+from quatcaps.errors import QuatcapsError, is_out_of_memory, unknown_name
 from quatcaps.files import explained, locked, make_folder, new_file
 from quatcaps.tensors import save_tensors
 
+VARIABLE = "QUATCAPS_DATA_DIR"
 FORMAT = 1
 """Changes whenever the same sources would be stored as something else."""
 SPLITS = ("train", "test", "all")
+PART_OF_MEMORY = 1 / 3
+"""That the pixels of a custom dataset may take: while they are stored, they are in memory twice."""
 UNKNOWN = "unknown"
 """What notes call a file whose content is neither as published nor a known copy."""
 UNVERIFIED = "NOT VERIFIED: content unknown"
@@ -47,7 +52,13 @@ class Made(NamedTuple):
 
     images: ImageSet
     counts: dict[str, int]
-    notes: dict[str, object]
+
+
+def data_folder(chosen: str | Path | None = None) -> Path:
+    """`chosen`, or the environment's QUATCAPS_DATA_DIR, or a folder in the user's cache."""
+    if place := chosen or os.environ.get(VARIABLE):
+        return Path(place).expanduser()
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "quatcaps"
 
 
 def read(path: Path, contents: Mapping[str, object], earlier: Callable[[Stored], bool] | None = None) -> Stored | None:
@@ -109,46 +120,67 @@ def lock_of(path: Path) -> Path:
     return path.with_suffix(".lock")
 
 
-def pack(path: Path, contents: Mapping[str, object], make: Callable[[], Made]) -> None:
-    """Stores what `make` gives; an error in one line where it takes more memory than there is."""
-    try:
-        images, counts, notes = make()
-        tensors = {"images": images.images, "labels": images.labels}
-        tensors |= {f"info/{name}": column for name, column in images.info.items()}
-        write(path, contents, tensors, {**notes, "digest": images.digest, "classes": images.classes, "counts": counts})
-    except (MemoryError, RuntimeError) as error:
-        if isinstance(error, RuntimeError) and "allocate" not in str(error):
-            raise
-        raise QuatcapsError(
-            f"out of memory while {path.stem} is prepared: give fewer or smaller images (--size), or free some memory"
-        ) from error
-
-
 def read_prepared(
     path: Path, contents: Mapping[str, object], earlier: Callable[[Stored], bool] | None = None
 ) -> Stored | None:
     """A prepared dataset, or None where it must be prepared (again)."""
     stored = read(path, contents, earlier)
-    return stored if stored is not None and _whole(stored) else None
+    if stored is None:
+        return None
+    images, labels, counts = stored.tensors.get("images"), stored.tensors.get("labels"), stored.notes.get("counts")
+    if images is None or labels is None or not isinstance(counts, dict) or images.dtype != torch.uint8:
+        return None
+    return stored if len(images) == len(labels) == sum(counts.values()) else None
 
 
-def prepared_once(path: Path, contents: Mapping[str, object], make: Callable[[], Made]) -> Stored:
+def prepared_once(
+    path: Path, contents: Mapping[str, object], make: Callable[[], Made], notes: Mapping[str, object]
+) -> Stored:
     """The prepared dataset at `path`; made first where there is none, or none that is whole."""
     if (stored := read_prepared(path, contents)) is not None:
         return stored
     with alone(path):
-        if (stored := read_prepared(path, contents)) is None:
-            pack(path, contents, make)
-            stored = read_back(path, contents)
-    return stored
+        return read_prepared(path, contents) or pack(path, contents, make, notes)
 
 
-def read_back(path: Path, contents: Mapping[str, object]) -> Stored:
-    """What has just been stored."""
+def pack(path: Path, contents: Mapping[str, object], make: Callable[[], Made], notes: Mapping[str, object]) -> Stored:
+    """Stores what `make` gives, and reads it back; an error in one line where it takes more memory than there is."""
+    try:
+        images, counts = make()
+        tensors = {"images": images.images, "labels": images.labels}
+        tensors |= {f"info/{name}": column for name, column in images.info.items()}
+        write(path, contents, tensors, {**notes, "digest": images.digest, "classes": images.classes, "counts": counts})
+    except (MemoryError, RuntimeError) as error:
+        if not is_out_of_memory(error):
+            raise
+        raise QuatcapsError(
+            f"out of memory while {path.stem} is prepared: give fewer or smaller images (--size), or free some memory"
+        ) from error
     stored = read_prepared(path, contents)
     if stored is None:
         raise QuatcapsError(f"{path} cannot be read back after it was written: check the disk")
     return stored
+
+
+def memory() -> int:
+    """Bytes of memory that there are for this process: the machine's, or its container's where that has less."""
+    known = []
+    with contextlib.suppress(AttributeError, ValueError, OSError):  # Windows has no sysconf
+        known.append(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
+    for limit in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):
+        with contextlib.suppress(ValueError, OSError):
+            known.append(int(Path(limit).read_text(encoding="ascii")))
+    return min((each for each in known if each > 0), default=8 << 30)
+
+
+def check_room(source: Path, needed: int, remedy: str, limit: int | None = None) -> None:
+    """Raises where the pixels of a dataset take more bytes than the limit: a part of the memory, or the one given."""
+    limit = int(PART_OF_MEMORY * memory()) if limit is None else limit
+    if needed > limit:
+        raise QuatcapsError(
+            f"the images of {source} take {needed / 2**30:,.1f} GiB, more than the limit of {limit / 2**30:,.1f} GiB "
+            f"on this machine: {remedy}"
+        )
 
 
 def unpack(stored: Stored, split: str, title: str) -> ImageSet:
@@ -178,17 +210,10 @@ def provenance(stored: Stored) -> str:
     if "source" in stored.notes:
         return f"read from {stored.notes['source']}"
     words = list(dict.fromkeys(str(file["words"]) for file in stored.notes.get("files", [])))
-    if words == ["published"]:
+    if words == [PUBLISHED]:
         return "content as published"
-    others = [each for each in words if each != "published"]
+    others = [each for each in words if each != PUBLISHED]
     return "; ".join(UNVERIFIED if each == UNKNOWN else each for each in others)
-
-
-def _whole(stored: Stored) -> bool:
-    images, labels, counts = stored.tensors.get("images"), stored.tensors.get("labels"), stored.notes.get("counts")
-    if images is None or labels is None or not isinstance(counts, dict):
-        return False
-    return images.dtype == torch.uint8 and len(images) == len(labels) == sum(counts.values())
 
 
 def _described(contents: Mapping[str, object]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
@@ -15,7 +16,7 @@ from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.routing import Route
 from torch import Tensor
 
-from quatcaps.data.pictures import open_bytes
+from quatcaps.data.pictures import open_picture
 from quatcaps.errors import QuatcapsError
 from quatcaps.explorer.page import FILES, page_file
 from quatcaps.explorer.shown import Shown
@@ -172,7 +173,7 @@ def turned(networks: Sequence[Shown], view: View, steps: int) -> dict[str, Any]:
 
 def looked_at(networks: Sequence[Shown], received: bytes) -> dict[str, Any]:
     """What /api/image answers."""
-    opened = open_bytes(received, "the image")
+    opened = open_picture(io.BytesIO(received), "the image")
     images = {side: as_channels(opened, 2, side) for side in sizes(networks)}
     found = [each.look(images[each.side]) for each in networks]
     return {"view": None, "image": pictures(images[PIXELS]), "networks": found}

@@ -15,11 +15,11 @@ import torch
 from PIL import Image
 from torch import Tensor
 
-from quatcaps.data.orientations import orientation
 from quatcaps.data.toys import many
 from quatcaps.data.toys.camera import LAMPS
 from quatcaps.data.toys.catalogue import CLASSES
 from quatcaps.data.toys.many.renderer import Stage, draw_on, stage
+from quatcaps.data.viewpoints import orientation
 from quatcaps.errors import QuatcapsError
 
 PIXELS = 96

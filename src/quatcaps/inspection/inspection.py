@@ -12,7 +12,7 @@ from torch import Tensor
 from quatcaps import quaternion
 from quatcaps.data.batches import evaluation_batches
 from quatcaps.data.imageset import ImageSet
-from quatcaps.data.orientations import views_of
+from quatcaps.data.viewpoints import views_of
 from quatcaps.errors import QuatcapsError
 from quatcaps.inspection.actions import Action, Frames, Rotors, action_on
 from quatcaps.inspection.algebra import Residual, algebraic_residual

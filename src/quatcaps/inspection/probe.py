@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from quatcaps.data.imageset import ImageSet
-from quatcaps.data.orientations import views_of
+from quatcaps.data.viewpoints import views_of
 from quatcaps.errors import QuatcapsError
 from quatcaps.inspection.turns import half_of
 

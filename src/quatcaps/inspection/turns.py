@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from quatcaps.data.imageset import ImageSet
-from quatcaps.data.orientations import views_of
+from quatcaps.data.viewpoints import views_of
 from quatcaps.errors import QuatcapsError
 from quatcaps.inspection.actions import Action
 

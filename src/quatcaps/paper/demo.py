@@ -11,10 +11,10 @@ import torch
 from rich.console import Console
 
 from quatcaps.console import Counter, counting, say
-from quatcaps.data.cache import data_folder
 from quatcaps.data.imageset import ImageSet
-from quatcaps.data.orientations import views_of
 from quatcaps.data.splits import Experiment
+from quatcaps.data.store import data_folder
+from quatcaps.data.viewpoints import views_of
 from quatcaps.errors import QuatcapsError
 from quatcaps.explorer.export import export
 from quatcaps.explorer.shown import Shown

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from quatcaps import quaternion
 from quatcaps.data.imageset import ImageSet
-from quatcaps.data.orientations import Views, views_of
+from quatcaps.data.viewpoints import Views, views_of
 from quatcaps.errors import QuatcapsError
 from quatcaps.losses import orientation_loss, own_part, relative_orientation_loss
 from quatcaps.models import Network

@@ -13,9 +13,9 @@ from rich.console import Console
 from quatcaps.console import say, stages
 from quatcaps.data import find_dataset
 from quatcaps.data.batches import check_batch
-from quatcaps.data.cache import data_folder
 from quatcaps.data.imageset import ImageSet
 from quatcaps.data.splits import Experiment
+from quatcaps.data.store import data_folder
 from quatcaps.errors import QuatcapsError
 from quatcaps.models import build, parameter_count, stored_settings
 from quatcaps.training.checkpoint import checkpoints

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from quatcaps.accelerator import current
-from quatcaps.data.orientations import Views
+from quatcaps.data.viewpoints import Views
 from quatcaps.losses import cross_entropy, margin, spread_loss
 from quatcaps.models import Network, Output
 from quatcaps.training.averaging import Average

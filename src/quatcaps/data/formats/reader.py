@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import io
 import os
 import stat
 import zlib
@@ -58,13 +59,21 @@ class Reader:
             self._hash.update(piece)
         return piece
 
+    def pieces(self, count: int) -> Iterator[bytes]:
+        """The next `count` bytes, some at a time."""
+        while count:
+            piece = self.some(count)
+            if not piece:
+                raise QuatcapsError(
+                    f"{self.name} is cut off after {self.position} bytes: at least {count} more are expected; "
+                    "download it again"
+                )
+            count -= len(piece)
+            yield piece
+
     def exactly(self, count: int) -> bytes:
         """The next `count` bytes; memory grows with what is there, not with what is asked for."""
-        pieces, left = [], count
-        while left:
-            pieces.append(self._needed(left))
-            left -= len(pieces[-1])
-        return b"".join(pieces)
+        return b"".join(self.pieces(count))
 
     def exactly_or_end(self, count: int) -> bytes:
         """The next `count` bytes, or none where the content ends here."""
@@ -83,10 +92,8 @@ class Reader:
 
     def into(self, buffer: Bytes) -> None:
         """Fills a contiguous array with the next bytes."""
-        target = buffer.reshape(-1).data
-        done = 0
-        while done < len(target):
-            piece = self._needed(len(target) - done)
+        target, done = buffer.reshape(-1).data, 0
+        for piece in self.pieces(len(target)):
             target[done : done + len(piece)] = piece
             done += len(piece)
 
@@ -100,8 +107,8 @@ class Reader:
 
     def skip(self, count: int) -> None:
         """Passes over the next `count` bytes."""
-        while count:
-            count -= len(self._needed(count))
+        for _ in self.pieces(count):
+            pass
 
     def end(self) -> None:
         """Raises unless all content was read; of a longer one only one byte more is read."""
@@ -110,30 +117,21 @@ class Reader:
                 f"{self.name} goes on after the {self.position - 1} bytes that were expected: download it again"
             )
 
-    def part(self, size: int, name: str | None = None) -> Reader:
+    def part(self, size: int) -> Reader:
         """The next `size` bytes as content of their own."""
         left = size
 
         def pull(count: int) -> bytes:
             nonlocal left
-            piece = self._needed(min(count, left)) if left else b""
+            piece = next(self.pieces(min(count, left)), b"")
             left -= len(piece)
             return piece
 
-        return Reader(pull, name or self.name)
+        return Reader(pull, self.name)
 
     def inflated(self, container: int) -> Reader:
         """What this content, GZIP or ZLIB, holds compressed; its checksum is checked on reaching the end."""
         return Reader(_Inflater(self, container), self.name)
-
-    def _needed(self, count: int) -> bytes:
-        piece = self.some(count)
-        if not piece:
-            raise QuatcapsError(
-                f"{self.name} is cut off after {self.position} bytes: at least {count} more are expected; "
-                "download it again"
-            )
-        return piece
 
 
 class _Inflater:
@@ -151,12 +149,8 @@ class _Inflater:
             if self._stream.eof and not self._next_member():
                 return b""
             given = self._input or self._source.some(_COMPRESSED_STEP)
-            try:
+            with damaged(f"{self._source.name} holds damaged compressed data", "download it again", zlib.error):
                 piece = self._stream.decompress(given, count)
-            except zlib.error as error:
-                raise QuatcapsError(
-                    f"{self._source.name} holds damaged compressed data ({error}): download it again"
-                ) from error
             self._input = self._stream.unused_data if self._stream.eof else self._stream.unconsumed_tail
             if piece:
                 return piece
@@ -186,41 +180,47 @@ def opened(path: Path, *, hashed: bool = True, inflate: bool = True) -> Iterator
     inflate: False gives the bytes of the file as they are.
     """
     with _explained(path):
-        # Opening a pipe would wait for a writer.
-        if not stat.S_ISREG(os.stat(path).st_mode):
+        if not stat.S_ISREG(os.stat(path).st_mode):  # opening a pipe would wait for a writer
             raise QuatcapsError(f"cannot read {path}: it is a folder or a device; give the path of a file")
         file = open(path, "rb")  # noqa: SIM115 (closed below; its errors are told apart from the caller's)
     with file:
-        yield content(file.read, str(path), hashed=hashed, inflate=inflate)
+        yield content(file, str(path), hashed=hashed, inflate=inflate)
 
 
-def content(source: Pull, name: str, *, hashed: bool = True, inflate: bool = True) -> Reader:
-    """As `opened`, from what a file's `read` gives."""
-    with _explained(name):
-        start = source(2)
+def content(file: io.BufferedReader, name: str, *, hashed: bool = True, inflate: bool = True) -> Reader:
+    """As `opened`, from an open file."""
 
     def pull(count: int) -> bytes:
-        nonlocal start
-        if start:
-            piece, start = start[:count], start[count:]
-            return piece
         with _explained(name):
-            return source(count)
+            return file.read(count)
 
-    if inflate and start == b"\x1f\x8b":
-        return Reader(_Inflater(Reader(pull, name), GZIP), name, hashed=hashed)
-    return Reader(pull, name, hashed=hashed)
+    with _explained(name):
+        gzipped = inflate and file.peek(2)[:2] == b"\x1f\x8b"
+    plain = Reader(pull, name, hashed=hashed and not gzipped)
+    return Reader(_Inflater(plain, GZIP), name, hashed=hashed) if gzipped else plain
 
 
 @contextlib.contextmanager
 def _explained(path: str | Path) -> Iterator[None]:
     try:
         yield
+    except QuatcapsError:
+        raise
     except (OSError, ValueError) as error:
-        if isinstance(error, QuatcapsError):
-            raise
-        reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
+        reason = getattr(error, "strerror", None) or str(error)
         raise QuatcapsError(f"cannot read {path}: {reason}; check the path and its permissions") from error
+
+
+@contextlib.contextmanager
+def damaged(what: str, remedy: str, *kinds: type[Exception]) -> Iterator[None]:
+    """Turns what a damaged file makes its reader raise, errors of some kinds, into one line."""
+    try:
+        yield
+    except QuatcapsError:
+        raise
+    except kinds as error:
+        why = " ".join(str(error).split())[:120] or type(error).__name__
+        raise QuatcapsError(f"{what} ({why}): {remedy}") from error
 
 
 def one_of(values: npt.NDArray[np.integer[Any]], allowed: Sequence[int], what: str, name: str) -> None:

@@ -1,4 +1,4 @@
-"""NumPy archives, read without trust: nothing is unpickled, and nothing is made room for before its size is checked."""
+"""NumPy archives (.npz): nothing is unpickled, and nothing is made room for before its size is checked."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ import zipfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 import numpy as np
 from numpy.lib import format as npy
 
+from quatcaps.data.formats.reader import damaged
 from quatcaps.errors import QuatcapsError
 
 Array = np.ndarray[tuple[int, ...], np.dtype[Any]]
@@ -46,46 +46,31 @@ class Declared:
 
 
 class Archive:
-    """The arrays of a .npz file, for use in a `with` statement.
+    """The arrays of a .npz file. `digests` has an entry for each that was read: its type, shape, order and SHA-256."""
 
-    `digests` has an entry for each array that was read: its type, shape, order and SHA-256.
-    """
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
+    def __init__(self, path: Path, archive: zipfile.ZipFile) -> None:
+        self.path, self._archive = path, archive
         self.digests: dict[str, list[object]] = {}
-        try:
-            self._file = path.open("rb")
-        except FileNotFoundError as error:
-            raise QuatcapsError(f"{path}: there is no such file") from error
-        except OSError as error:
-            raise QuatcapsError(f"{path} cannot be read ({error.strerror}): give a .npz file") from error
-        try:
-            with self._explained():
-                self._archive = zipfile.ZipFile(self._file)
-            self.entries = self._checked_entries()
-        except BaseException:
-            self._file.close()
-            raise
-
-    def __enter__(self) -> Archive:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        self._archive.close()
-        self._file.close()
+        self.entries: dict[str, zipfile.ZipInfo] = {}
+        for entry in archive.infolist():
+            if entry.filename.endswith(".npy"):
+                name = entry.filename.removesuffix(".npy")
+                if name in self.entries:
+                    raise QuatcapsError(f"{path} holds two arrays named {name[:40]!a}: store each once")
+                self.entries[name] = entry
 
     def declared(self, name: str) -> Declared:
         """The shape and type of an array, from its header alone."""
         entry = self.entries[name]
+        where = f"{name} in {self.path}"
         if entry.flag_bits & _ENCRYPTED:
-            raise QuatcapsError(f"{name} in {self.path} is encrypted: write the file again without a password")
+            raise QuatcapsError(f"{where} is encrypted: write the file again without a password")
         if entry.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
             raise QuatcapsError(
-                f"{name} in {self.path} is compressed by method {entry.compress_type}, which NumPy does not write: "
-                "write the file again with numpy.savez or numpy.savez_compressed"
+                f"{where} is compressed by method {entry.compress_type}, which NumPy does not write: write the file "
+                "again with numpy.savez or numpy.savez_compressed"
             )
-        with self._explained(name):
+        with _explained(f"{where} is damaged"):
             with self._archive.open(entry) as stream:
                 beginning = io.BytesIO(stream.read(LONGEST_HEADER))
             version = npy.read_magic(beginning)
@@ -93,28 +78,27 @@ class Archive:
                 raise ValueError(f"a header of version {version[0]}.{version[1]}, not 1.0 or 2.0")
             shape, columns_first, dtype = _HEADERS[version](beginning, max_header_size=LONGEST_HEADER)
         if dtype.hasobject:
-            raise QuatcapsError(f"{name} in {self.path} holds Python objects, which are not read: store plain numbers")
+            raise QuatcapsError(f"{where} holds Python objects, which are not read: store plain numbers")
         if not shape or min(shape) < 1 or dtype.itemsize < 1:
-            raise QuatcapsError(
-                f"{name} in {self.path} has shape {shape} of {dtype}: every dimension must be 1 or more"
-            )
+            raise QuatcapsError(f"{where} has shape {shape} of {dtype}: every dimension must be 1 or more")
         array = Declared(name, entry, beginning.tell(), tuple(map(int, shape)), columns_first, dtype)
         if array.offset + array.nbytes != entry.file_size:
             raise QuatcapsError(
-                f"{name} in {self.path} is damaged: shape {shape} of {dtype} takes {array.nbytes:,} bytes, but "
+                f"{where} is damaged: shape {shape} of {dtype} takes {array.nbytes:,} bytes, but "
                 f"{entry.file_size - array.offset:,} are stored; write the file again"
             )
         return array
 
     def fill(self, view: Array, array: Declared, count: Callable[[int], None] | None = None) -> None:
         """Reads an array into `view`, of its shape and type and any strides; `count` hears how many bytes were read."""
-        with self._explained(array.name):
+        explained = f"{array.name} in {self.path} is damaged"
+        with _explained(explained):
             stream = self._archive.open(array.entry)
             stream.read(array.offset)
         with stream:
             done, digest = 0, hashlib.sha256()
             for piece in _pieces(view.T if array.columns_first else view):
-                with self._explained(array.name):
+                with _explained(explained):
                     data = stream.read(piece.nbytes)
                     if len(data) != piece.nbytes:
                         raise ValueError(f"the data end {piece.nbytes - len(data):,} bytes or more too early")
@@ -132,27 +116,29 @@ class Archive:
         self.fill(values, array)
         return values
 
-    def _checked_entries(self) -> dict[str, zipfile.ZipInfo]:
-        entries: dict[str, zipfile.ZipInfo] = {}
-        for entry in self._archive.infolist():
-            if entry.filename.endswith(".npy"):
-                name = entry.filename.removesuffix(".npy")
-                if name in entries:
-                    raise QuatcapsError(f"{self.path} holds two arrays named {name[:40]!a}: store each once")
-                entries[name] = entry
-        return entries
 
-    @contextlib.contextmanager
-    def _explained(self, name: str = "") -> Iterator[None]:
-        """Turns whatever a damaged archive makes its readers raise into one line."""
-        try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")
-                yield
-        except Exception as error:
-            why = " ".join(str(error).split())[:120] or type(error).__name__
-            what = f"{name} in {self.path} is damaged" if name else f"{self.path} is not a .npz file, or damaged"
-            raise QuatcapsError(f"{what} ({why}): write the file again with numpy.savez") from error
+@contextlib.contextmanager
+def opened(path: Path) -> Iterator[Archive]:
+    """The arrays of a .npz file."""
+    try:
+        file = path.open("rb")
+    except FileNotFoundError as error:
+        raise QuatcapsError(f"{path}: there is no such file") from error
+    except OSError as error:
+        raise QuatcapsError(f"{path} cannot be read ({error.strerror}): give a .npz file") from error
+    with file:
+        with _explained(f"{path} is not a .npz file, or damaged"):
+            archive = zipfile.ZipFile(file)
+        with archive:
+            yield Archive(path, archive)
+
+
+@contextlib.contextmanager
+def _explained(what: str) -> Iterator[None]:
+    """Turns whatever a damaged archive makes its readers raise into one line."""
+    with damaged(what, "write the file again with numpy.savez", Exception), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
 
 
 def _pieces(view: Array) -> Iterator[Array]:
