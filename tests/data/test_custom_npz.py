@@ -298,7 +298,6 @@ def test_files_that_are_not_there_or_too_large(path: Path) -> None:
 
 def test_the_limit_follows_the_memory(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     saved(path, images=IMAGES, labels=LABELS)
-    assert store.PART_OF_MEMORY == 1 / 3
     assert store.memory() > IMAGES.nbytes
     monkeypatch.setattr(store, "memory", lambda: 3 * (IMAGES.nbytes + LABELS.nbytes))
     assert len(read(path).images) == len(IMAGES)
