@@ -1,4 +1,4 @@
-"""Triton's interpreter, in half of its time. Importing this is all.
+"""Triton's interpreter, in less than half of its time. Importing this is all.
 
 It spends most of it on types: it makes the same ones again for every value. Here they are kept. Values, and all that it
 checks, are the same.

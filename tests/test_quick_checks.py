@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import beartype
 import jaxtyping
 import pytest
@@ -70,6 +72,24 @@ def test_results_and_descriptors_are_checked() -> None:
         Example.count(1, 2, named=3)
     with pytest.raises(TypeError, match="missing a required argument"):
         Example.make()
+
+
+def test_dataclasses_with_the_same_fields_are_told_apart() -> None:
+    @decorated
+    @dataclass
+    class Number:
+        value: int
+
+    @decorated
+    @dataclass
+    class Word:
+        value: str
+
+    assert Number(3).value == 3
+    assert Word("three").value == "three"
+    for wrong in (lambda: Number("three"), lambda: Word(3)):
+        with pytest.raises(TypeCheckError, match="parameters of"):
+            wrong()
 
 
 def test_an_error_of_a_function_is_its_own() -> None:
