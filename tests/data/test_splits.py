@@ -158,6 +158,15 @@ def test_the_choice_depends_on_the_seed_alone() -> None:
     assert first == again != other
 
 
+def test_the_choice_stays_what_it_was() -> None:
+    """Records of runs have the seed alone: who evaluates such a run must hold out the same images."""
+    assert numbers(hold_out(plain(30), 0.2, 0)[1]) == {9, 14, 17, 21, 25, 28}
+    assert numbers(hold_out(plain(30), 0.2, 3)[1]) == {0, 5, 13, 24, 28, 29}
+    held = arrange(pairs, validation=0.2, seed=3).validation
+    assert held is not None
+    assert toys(held) == {(0, 8), (1, 6), (2, 9), (3, 9), (4, 6)}
+
+
 @pytest.mark.parametrize(("part", "count"), [(0.001, 1), (0.999, 29)])
 def test_every_class_gives_one_and_keeps_one(part: float, count: int) -> None:
     held = hold_out(plain(), part, 0)[1]
@@ -168,6 +177,7 @@ def test_every_class_gives_one_and_keeps_one(part: float, count: int) -> None:
     ("make", "words"),
     [
         (lambda: hold_out(plain(), 1.0, 0), r"validation = 1.0: the part to hold out must lie between 0 and 1"),
+        (lambda: hold_out(plain(), 0.0, 0), r"validation = 0.0: the part to hold out must lie between 0 and 1"),
         (lambda: hold_out(plain(2), 0.5, 0), "one image of class often: none can be held out"),
         (
             lambda: arrange(pairs, viewpoints="azimuth", protocol="pool"),
