@@ -151,6 +151,8 @@ def test_without_instances_every_class_gives_its_part() -> None:
     assert torch.bincount(kept.labels).tolist() == [54, 27]
     assert not numbers(kept) & numbers(held)
     assert len(numbers(kept) | numbers(held)) == 90
+    held = hold_out(plain(30), 0.28, 0)[1]
+    assert torch.bincount(held.labels).tolist() == [6, 3], "the nearest to 5.6 of 20 and 2.8 of 10"
 
 
 def test_the_choice_depends_on_the_seed_alone() -> None:
