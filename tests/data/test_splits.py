@@ -125,6 +125,8 @@ def test_validation_holds_out_whole_toys_of_every_class(viewpoints: str, protoco
         assert len(held) == (2 if viewpoints != "all" and protocol == "pooled" else 1)
     for name, images in found.tests.items():
         assert numbers(images) == numbers(whole.tests[name]), "tests are as without validation"
+    assert list(whole.measured) == list(whole.tests)
+    assert list(found.measured) == ["validation", *whole.tests], "in this order they are told"
 
 
 def test_the_toys_themselves_follow_the_protocols(toys_folder) -> None:
