@@ -11,7 +11,9 @@ READY := $(VENV)/.ready
 demo: $(INSTALLED)
 	$(BIN)/quatcaps demo --output demo
 
-test: lint types unit
+# Types are checked beside the tests: mypy keeps one core busy, and would leave the others idle.
+test: lint
+	$(MAKE) --jobs 2 types unit
 
 lint: $(READY)
 	$(BIN)/ruff check .
@@ -22,7 +24,7 @@ types: $(READY)
 
 # A process for each core; in each, one thread: more would get in each other's way.
 unit: $(READY)
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses auto --dist loadfile
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses auto --dist loadfile --no-loadscope-reorder
 
 bench: $(READY)
 	$(BIN)/quatcaps bench --model qcn-small --model qcn --output bench

@@ -15,6 +15,7 @@ import pytest
 import torch
 from jaxtyping._import_hook import _JaxtypingFinder
 
+import quick_checks  # noqa: F401
 from quatcaps import cli, data
 from quatcaps.data.imageset import ImageSet
 
@@ -101,6 +102,22 @@ def command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str])
         return Outcome(int(code or 0), captured.out, captured.err)  # type: ignore[call-overload]
 
     return run
+
+
+LONGEST = (
+    "routing/test_backends.py", "cli/test_cli.py", "routing/test_pytorch_checks.py", "models/test_overfit.py",
+    "training/test_resume.py", "paper/test_reproduce_command.py", "training/test_processes.py",
+    "routing/test_fused.py", "routing/test_em.py", "routing/test_vb.py", "routing/test_gradients.py",
+    "data/test_fuzz.py", "cli/test_terminal.py", "bench/test_bench_measure.py", "paper/test_work.py",
+    "paper/test_rendering.py", "explorer/test_server.py", "explorer/test_browser.py",
+)  # fmt: skip
+"""Files whose tests take longest: with them first, no process is left with a long one at the end. The rest is quick."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    tests = Path(__file__).parent
+    place = {tests / name: number for number, name in enumerate(LONGEST)}
+    items.sort(key=lambda item: place.get(item.path, len(place)))
 
 
 def pytest_collection_finish() -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from statistics import mean, pvariance
+
+import pytest
 import torch
 
 from quatcaps.counter_based import STEP, bell, mixed, uniform
@@ -28,3 +31,15 @@ def test_neighbours_are_independent() -> None:
     for other in (KEYS + STEP, KEYS + 1, mixed(torch.tensor(6)) + torch.arange(200_000) * STEP):
         together = torch.stack([bell(KEYS), bell(other)]).double()
         assert abs(float(torch.corrcoef(together)[0, 1])) < 0.01
+
+
+def test_the_numbers_are_those_of_splitmix64() -> None:
+    """The first that it gives from the seed 0, as its authors publish them, and what is made of their bits."""
+    published = (0xE220A8397B1DCDAF, 0x6E789E6AA1B965F4, 0x06C45D188009454F, 0xF88BB8A8724C81EC, 0x1B39896A51A8749B)
+    keys = STEP * torch.arange(1, 6)
+    assert tuple(bits % 2**64 for bits in mixed(keys).tolist()) == published
+    assert uniform(keys).tolist() == [(bits >> 40) / 2**24 for bits in published]
+    numbers = range(2**16)
+    sums = [sum((bits >> place) % 2**16 for place in (0, 16, 32, 48)) for bits in published]
+    normal = [(total - 4 * mean(numbers)) / (4 * pvariance(numbers)) ** 0.5 for total in sums]
+    assert bell(keys).tolist() == pytest.approx(normal, rel=1e-6, abs=1e-6)

@@ -607,3 +607,13 @@ def test_the_examples_in_the_docstrings() -> None:
     results = doctest.testmod(quaternion)
     assert results.attempted > 0
     assert results.failed == 0
+
+
+@pytest.mark.parametrize("angle", [1e-6, 1e-4, 2e-3, 4.9e-3, 6e-3, 0.03, 0.049, 0.3, 1.2])
+def test_slerp_about_one_axis_is_exact(angle: float) -> None:
+    """A part of the arc is the rotor of that part of the angle, to the last digits of float64 at every size."""
+    axis = torch.tensor([0.6, 0.0, 0.8], dtype=torch.float64)
+    start, end = (quaternion.rotor(torch.tensor(each, dtype=torch.float64), axis) for each in (0.0, angle))
+    for part in (0.1, 0.35, 0.8):
+        wanted = quaternion.rotor(torch.tensor(part * angle, dtype=torch.float64), axis)
+        torch.testing.assert_close(quaternion.slerp(start, end, part), wanted, rtol=1e-14, atol=0)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import io
 import json
 import re
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import redirect_stdout
 from pathlib import Path
 
 import pytest
@@ -14,6 +16,7 @@ import torch
 from PIL import Image
 
 from quatcaps import data
+from quatcaps.cli import main
 from quatcaps.training import step
 
 SMALL = ("--recipe", "small", "--dataset", "toys-mini", "--device", "cpu")
@@ -24,14 +27,13 @@ def run_folder(toys_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> P
     """A run of the small network on familiar azimuths, one epoch."""
     folder = tmp_path_factory.mktemp("runs") / "run"
     arguments = [*SMALL, "--viewpoints", "azimuth", "--epochs", "1", "--evaluate-every", "0"]
-    finished = subprocess.run(
-        [sys.executable, "-m", "quatcaps.cli", "train", *arguments, "--output", folder, "--data-dir", toys_folder],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert finished.returncode == 0, finished.stderr
-    assert "epoch 1/1" in finished.stdout
+    arguments += ["--output", str(folder), "--data-dir", str(toys_folder)]
+    with pytest.MonkeyPatch.context() as patched, redirect_stdout(io.StringIO()) as out:
+        patched.setattr("sys.argv", ["quatcaps", "train", *arguments])
+        with pytest.raises(SystemExit) as stopped:
+            main()
+    assert not stopped.value.code
+    assert "epoch 1/1" in out.getvalue()
     return folder
 
 

@@ -125,6 +125,8 @@ def test_validation_holds_out_whole_toys_of_every_class(viewpoints: str, protoco
         assert len(held) == (2 if viewpoints != "all" and protocol == "pooled" else 1)
     for name, images in found.tests.items():
         assert numbers(images) == numbers(whole.tests[name]), "tests are as without validation"
+    assert list(whole.measured) == list(whole.tests)
+    assert list(found.measured) == ["validation", *whole.tests], "in this order they are told"
 
 
 def test_the_toys_themselves_follow_the_protocols(toys_folder) -> None:
@@ -151,11 +153,22 @@ def test_without_instances_every_class_gives_its_part() -> None:
     assert torch.bincount(kept.labels).tolist() == [54, 27]
     assert not numbers(kept) & numbers(held)
     assert len(numbers(kept) | numbers(held)) == 90
+    held = hold_out(plain(30), 0.28, 0)[1]
+    assert torch.bincount(held.labels).tolist() == [6, 3], "the nearest to 5.6 of 20 and 2.8 of 10"
 
 
 def test_the_choice_depends_on_the_seed_alone() -> None:
     first, again, other = (numbers(hold_out(plain(), 0.3, seed)[1]) for seed in (1, 1, 2))
     assert first == again != other
+
+
+def test_the_choice_stays_what_it_was() -> None:
+    """Records of runs have the seed alone: who evaluates such a run must hold out the same images."""
+    assert numbers(hold_out(plain(30), 0.2, 0)[1]) == {9, 14, 17, 21, 25, 28}
+    assert numbers(hold_out(plain(30), 0.2, 3)[1]) == {0, 5, 13, 24, 28, 29}
+    held = arrange(pairs, validation=0.2, seed=3).validation
+    assert held is not None
+    assert toys(held) == {(0, 8), (1, 6), (2, 9), (3, 9), (4, 6)}
 
 
 @pytest.mark.parametrize(("part", "count"), [(0.001, 1), (0.999, 29)])
@@ -168,6 +181,7 @@ def test_every_class_gives_one_and_keeps_one(part: float, count: int) -> None:
     ("make", "words"),
     [
         (lambda: hold_out(plain(), 1.0, 0), r"validation = 1.0: the part to hold out must lie between 0 and 1"),
+        (lambda: hold_out(plain(), 0.0, 0), r"validation = 0.0: the part to hold out must lie between 0 and 1"),
         (lambda: hold_out(plain(2), 0.5, 0), "one image of class often: none can be held out"),
         (
             lambda: arrange(pairs, viewpoints="azimuth", protocol="pool"),

@@ -637,6 +637,8 @@ def test_drawn_betas() -> None:
     assert -50 < routing.beta_a.max() <= 0
     assert routing.beta_u.abs().max().item() == pytest.approx(limit, rel=1e-2)
     assert routing.beta_u.std().item() == pytest.approx(limit / math.sqrt(3), rel=5e-2)
+    of_two = torch.stack([EM_IBM.module(2).beta_u for _ in range(300)])
+    assert of_two.abs().max().item() == pytest.approx(math.sqrt(6 / 3), rel=1e-2)
 
 
 def test_ibms_routing_is_named() -> None:

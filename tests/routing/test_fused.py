@@ -1,4 +1,4 @@
-"""The kernels beside their formulas, as operators, and compiled for a GPU that need not be here."""
+"""The kernels beside their formulas and compiled for a GPU that need not be here."""
 
 from __future__ import annotations
 
@@ -166,12 +166,6 @@ def example_parents() -> list[Tensor]:
     return [torch.rand(shape, generator=generator).to(DEVICE).requires_grad_() for shape in shapes]
 
 
-def test_opcheck() -> None:
-    """PyTorch's own check of operators; in a process of its own: it sends symbols for numbers, which the tests' checks
-    of types refuse."""
-    subprocess.run([sys.executable, SCRIPTS / "opcheck.py", DEVICE.type], check=True)
-
-
 def test_layout_there_and_back() -> None:
     for shape in ((2, 3, 4, 5, 6), (2, 3, 5, 6)):
         values = torch.rand(shape)
@@ -210,9 +204,3 @@ def test_kernels_compile_for_sm_90() -> None:
     """Every kernel, in the shapes of the paper's network and of matrix capsules; no GPU is needed."""
     environment = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
     subprocess.run([sys.executable, SCRIPTS / "compile_kernels.py"], check=True, env=environment)
-
-
-def test_a_whole_network_compiles_as_one_graph() -> None:
-    """In a process of its own: the tests' checks of shapes cannot be traced."""
-    backends = ["native", "triton"] if DEVICE.type == "cpu" else ["triton"]
-    subprocess.run([sys.executable, SCRIPTS / "compile_network.py", DEVICE.type, *backends], check=True)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -170,55 +168,6 @@ def test_the_first_iteration_keeps_a_variance_that_float32_would_lose() -> None:
     grads = torch.autograd.grad(variance.log().sum(), inputs)
     for one, other in zip(grads, torch.autograd.grad(expected.log().sum(), doubles), strict=True):
         assert (one.double() - other).norm() <= 1e-4 * other.norm()
-
-
-CHECKED = """
-import torch
-from quatcaps.routing import Window
-from quatcaps.routing import native
-from quatcaps.routing.shapes import Shapes
-from quatcaps.routing.native import operators
-
-torch.manual_seed(0)
-for window, competition in (
-    (Window(2, 2), "position"), (Window(4, 3, 2, shared=True), "position"), (Window(2, 2, coordinates=True), "all")
-):
-    grid = window.positions(4, 3)
-    shapes = [(2, 2, 6, 4, 3), (2, 2, 4, 3), (window.offsets, 2, 5, 3, 3)]
-    parents = [(2, 5, 6, *grid), (2, 5, 6, *grid), (2, 5, *grid)]
-    inputs = [torch.rand(shape, requires_grad=True) for shape in shapes + parents]
-    votes = native.bind(*inputs[:3], Shapes.of(inputs[0], inputs[2], window, competition))
-    torch.library.opcheck(operators.uniform_moments, (*inputs[:3], votes.layer))
-    torch.library.opcheck(operators.moments, (*inputs, True, votes.layer))
-"""
-
-
-COMPILED = """
-from quatcaps.routing import Parents
-
-def routed(*inputs):
-    found = []
-    for competition in ("position", "all"):
-        votes = native.bind(*inputs[:3], Shapes.of(inputs[0], inputs[2], Window(2, 2), competition))
-        moments = votes.uniform()
-        found += [*moments[1:], *votes.under(Parents(moments.centre, *inputs[3:]))[1:]]
-    return found
-
-torch.manual_seed(0)
-shapes = [(2, 2, 3, 4, 3), (2, 2, 4, 3), (4, 2, 5, 3, 3), (2, 5, 3, 3, 2), (2, 5, 3, 2)]
-inputs = [torch.rand(shape, requires_grad=True) for shape in shapes]
-both = []
-for function in (torch.compile(routed, fullgraph=True, backend="aot_eager"), routed):
-    moments = function(*inputs)
-    both.append([*moments, *torch.autograd.grad(sum(m.square().sum() for m in moments), inputs)])
-for one, other in zip(*both, strict=True):
-    torch.testing.assert_close(one, other)
-"""
-
-
-def test_it_holds_what_pytorch_asks_of_it_and_compiles_into_one_graph() -> None:
-    """In a process of its own: the compiler cannot see through the shape checks of the test runner."""
-    subprocess.run([sys.executable, "-c", CHECKED + COMPILED], check=True)
 
 
 @pytest.mark.parametrize(

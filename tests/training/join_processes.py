@@ -1,7 +1,8 @@
 """Normalisations and training steps on a batch, whole or shared.
 
 As a program it becomes two processes, as torchrun would start them but importing everything once. FOLDER alone: each
-writes what it has of the batch. FOLDER ARGUMENT…: each is `quatcaps ARGUMENT…`, and writes there what it says.
+writes what it has of the batch. FOLDER ARGUMENT…: each is `quatcaps ARGUMENT…`, and writes there what it says; with
+STOP="RANK STEP" in the environment one of them is sent a signal after a step.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from quatcaps.layers.dropout import Dropout
 from quatcaps.models import build
 from quatcaps.training.config import TrainingConfig
 from quatcaps.training.processes import ALONE, Processes, joined
+from quatcaps.training.progress import TrainingProgress
 from quatcaps.training.step import TrainingStep
 
 CPU = torch.device("cpu")
@@ -176,6 +178,18 @@ def become(rank: int, port: int, log: Path) -> None:
     os.dup2(handle, 2)
 
 
+def stopping(rank: int, chosen: int, at: int) -> None:
+    """Has the chosen process tell itself to stop after a step."""
+    report = TrainingProgress.step
+
+    def step(progress: TrainingProgress, number: int, *state: int) -> None:
+        report(progress, number, *state)
+        if number == at and rank == chosen:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    TrainingProgress.step = step  # type: ignore[method-assign,assignment]
+
+
 def two(folder: Path, *arguments: str) -> int:
     """Both processes; when one has failed the other is ended, as by torchrun."""
     with socket.socket() as free:
@@ -190,6 +204,7 @@ def two(folder: Path, *arguments: str) -> int:
                 main(folder)
                 sys.exit(0)
             sys.argv = ["quatcaps", *arguments]
+            stopping(rank, *map(int, os.environ.get("STOP", "-1 0").split()))
             cli.main()
         running.add(process)
     failed = 0

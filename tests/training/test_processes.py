@@ -41,10 +41,10 @@ def torchrun(folder: Path, *program: object) -> tuple[int, list[str]]:
     return started.returncode, ["".join(path.read_text() for path in paths) for paths in logs]
 
 
-def forked(folder: Path, *arguments: object) -> tuple[int, list[str]]:
+def forked(folder: Path, *arguments: object, **environment: str) -> tuple[int, list[str]]:
     """The same of `join_processes.py`, which needs no torchrun."""
     command = [sys.executable, str(HERE / "join_processes.py"), str(folder), *map(str, arguments)]
-    started = subprocess.run(command, capture_output=True, text=True, check=False, env=ENVIRONMENT)
+    started = subprocess.run(command, capture_output=True, text=True, check=False, env=ENVIRONMENT | environment)
     assert (folder / "1.log").exists(), started.stderr
     return started.returncode, [(folder / f"{rank}.log").read_text() for rank in (0, 1)]
 
@@ -177,7 +177,7 @@ def test_a_run_goes_on_with_another_number_of_processes(
         patched.setattr("quatcaps.training.progress.TrainingProgress.step", cut)
         assert command(*settings, "--output", broken).err == "error: cut\n"
     resume = ["train", "--resume", broken, "--data-dir", settings[settings.index("--data-dir") + 1]]
-    code, written = torchrun(tmp_path / "logs", HERE / "stop_process.py", 1, 5, *resume)
+    code, written = forked(tmp_path, *resume, STOP="1 5")
     assert code != 0
     assert "from step 2; run in" in written[0]
     assert "".join(written).count("error: ") == 1
