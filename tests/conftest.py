@@ -15,7 +15,6 @@ import pytest
 import torch
 from jaxtyping._import_hook import _JaxtypingFinder
 
-import quick_checks  # noqa: F401
 from quatcaps import cli, data
 from quatcaps.data.imageset import ImageSet
 
