@@ -12,7 +12,7 @@ from quatcaps.data import toys
 from quatcaps.data.imageset import ImageSet
 from quatcaps.data.toys import many, version
 from quatcaps.data.toys.catalogue import Toy, toy
-from quatcaps.data.toys.many import dataset, renderer, tiles
+from quatcaps.data.toys.many import dataset, one_lamp, renderer, tiles
 from quatcaps.data.toys.many.renderer import Viewpoint
 from quatcaps.pipelines import PIPELINES
 
@@ -272,5 +272,32 @@ def test_bad_views_are_named() -> None:
 
 def test_the_generator_version_covers_every_source() -> None:
     folder = Path(many.__file__).parent
-    assert set(version._MANY_SOURCES) == {path.stem for path in folder.glob("*.py")} - {"__init__"}
+    own = {"__init__", "one_lamp"}  # the second has a version of its own
+    assert set(version._MANY_SOURCES) == {path.stem for path in folder.glob("*.py")} - own
     assert version.generator_version() != version.renderer_version()
+
+
+@pytest.mark.usefixtures("quick")
+def test_under_one_lamp_stand_the_same_toys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(one_lamp, "EXTENT", {"train": (2, 3), "test": (1, 2)})
+    found = {split: data.load("toys-one-lamp", split, folder=tmp_path, size=8) for split in ("train", "test", "all")}
+    assert [len(images) for images in found.values()] == [30, 10, 40]
+    train, test = found["train"], found["test"]
+    assert train.info["lighting"].eq(0).all()
+    assert train.aligned
+    assert set(train.info["instance"].tolist()).isdisjoint(test.info["instance"].tolist())
+    assert train.digest != test.digest
+    again = data.load("toys-one-lamp", "train", folder=tmp_path, size=8)
+    assert torch.equal(again.images, train.images)
+    codes = (train.info[name][7].reshape(1) for name in ("azimuth", "elevation", "lighting"))
+    azimuth, elevation, lighting = codes
+    toy = many.kind(int(train.labels[7]), int(train.info["instance"][7]))
+    alone = many.render(toy, 10.0 * azimuth, 30.0 + 5.0 * elevation, lighting, size=8)
+    assert torch.equal(alone[0], train.images[7])
+
+
+def test_under_one_lamp_training_and_test_kinds_are_as_many_as_said() -> None:
+    for split, pairs in (("train", 6_000), ("test", 2_000)):
+        kinds, each = one_lamp.EXTENT[split]
+        assert 5 * kinds * each == pairs
+        assert set(many.numbers("test", 10)) <= set(many.numbers("test", many.TEST_KINDS))

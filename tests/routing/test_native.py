@@ -15,7 +15,7 @@ from torch.utils.checkpoint import checkpoint
 from quatcaps.errors import QuatcapsError
 from quatcaps.layers import ConvolutionalCapsules
 from quatcaps.routing import EM, Parents, Votes, Window, native, reference
-from quatcaps.routing.native import build
+from quatcaps.routing.native import VotesSideBySide, build, side_by_side
 from quatcaps.routing.shapes import Shapes
 
 pytestmark = pytest.mark.skipif(
@@ -54,10 +54,16 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     build.attempt.cache_clear()
 
 
-@pytest.mark.parametrize("competition", ["position", "all"])
+WAYS = {"position": ("position", 0), "position, side by side": ("position", 1 << 30), "all": ("all", 0)}
+"""Competition, and below how many positions of an image the windows of all images lie side by side."""
+
+
+@pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("shape", SHAPES)
-def test_gradients_are_those_of_finite_differences(shape: str, competition: str) -> None:
+def test_gradients_are_those_of_finite_differences(shape: str, way: str, monkeypatch: pytest.MonkeyPatch) -> None:
     rows, columns, window = SHAPES[shape]
+    competition, few = WAYS[way]
+    monkeypatch.setattr(side_by_side, "FEW", few)
     children, parents = layer(rows, columns, window)
 
     def routed(*inputs: Tensor) -> tuple[Tensor, ...]:
@@ -72,10 +78,14 @@ def test_gradients_are_those_of_finite_differences(shape: str, competition: str)
 
 
 @pytest.mark.parametrize("coordinates", [False, True])
-@pytest.mark.parametrize("competition", ["position", "all"])
+@pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("shape", WIDER)
-def test_it_computes_what_the_reference_does(shape: str, competition: str, coordinates: bool) -> None:
+def test_it_computes_what_the_reference_does(
+    shape: str, way: str, coordinates: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     rows, columns, window, children, parents, size = WIDER[shape]
+    competition, few = WAYS[way]
+    monkeypatch.setattr(side_by_side, "FEW", few)
     if coordinates and rows == 1:
         rows = 2
     window = replace(window, coordinates=coordinates)
@@ -87,7 +97,8 @@ def test_it_computes_what_the_reference_does(shape: str, competition: str, coord
 
 
 @pytest.mark.parametrize("size", [(1, 1), (1, 3), (2, 4), (3, 3), (4, 8), (5, 7), (8, 8), (13, 11)])
-def test_blocks_of_positions_may_end_anywhere(size: tuple[int, int]) -> None:
+def test_blocks_of_positions_may_end_anywhere(size: tuple[int, int], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(side_by_side, "FEW", 0)
     for stride in (1, 2):
         window = Window(2, 1, stride)
         children, parents = layer(1, 3, window, size=((size[0] - 1) * stride + 2, (size[1] - 1) * stride + 1))
@@ -207,3 +218,32 @@ def test_a_layer_under_checkpointing_has_the_same_gradients(competition: str) ->
         both.append([*found, *torch.autograd.grad(loss, [poses, activations, *capsules.parameters()])])
     for one, other in zip(*both, strict=True):
         assert torch.equal(one, other)
+
+
+@pytest.mark.parametrize("shape", WIDER)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_windows_side_by_side_give_the_same_bits(
+    shape: str, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows, columns, window, children, parents, size = WIDER[shape]
+    inputs, given = layer(rows, columns, window, children, parents, size, dtype)
+    found = []
+    for few in (0, 1 << 30):
+        monkeypatch.setattr(side_by_side, "FEW", few)
+        votes = bound(native, inputs, window)
+        assert isinstance(votes, VotesSideBySide) == bool(few)
+        found.append([*votes.uniform(), *votes.under(given)])
+    for one, other in zip(*found, strict=True):
+        assert torch.equal(one, other)
+
+
+def test_few_positions_lie_side_by_side_where_positions_do_not_know_of_each_other() -> None:
+    def pays(images: int, size: tuple[int, int], window: Window, competition: str = "position") -> bool:
+        return side_by_side.pays(Shapes(images, 4, 3, *size, 5, 3, window, competition))
+
+    assert pays(2, (5, 5), Window(3, 3))
+    assert not pays(1, (5, 5), Window(3, 3)), "one image has no other beside it"
+    assert not pays(2, (6, 6), Window(3, 3)), "16 positions fill vectors"
+    assert not pays(2, (5, 5), Window(3, 3), "all")
+    assert pays(2, (3, 3), Window(3, 3), "all"), "one position competes with no other"
+    assert not pays(2, (5, 5), Window(3, 3, coordinates=True))

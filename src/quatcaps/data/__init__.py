@@ -13,6 +13,7 @@ from quatcaps.data.custom import custom_pipeline, is_path, load_custom
 from quatcaps.data.imageset import ImageSet, Progress, Stage, concatenate
 from quatcaps.data.published import load_published
 from quatcaps.data.toys import many
+from quatcaps.data.toys.many import one_lamp
 from quatcaps.errors import QuatcapsError, unknown_name
 from quatcaps.pipelines import PIPELINES, Pipeline
 
@@ -51,6 +52,13 @@ def _many(
     return many.load(split, kinds=kinds, mini=mini, size=size or 48, seed=seed, cache=cache, progress=progress)
 
 
+def _one_lamp(split: str, folder: Path, size: int, seed: int, stage: Stage | None) -> ImageSet:
+    if split == "all":
+        return concatenate([_one_lamp(each, folder, size, seed, stage) for each in toys.SPLITS], "toys-one-lamp")
+    progress = stage(f"rendering the {split} toys") if stage is not None else None
+    return one_lamp.load(split, size=size or 48, seed=seed, cache=folder / "toys", progress=progress)
+
+
 GIVEN = "given"
 """The dataset of runs whose images were given to `quatcaps.train` as they are."""
 
@@ -66,6 +74,7 @@ DATASETS: dict[str, Dataset] = {
     "toys-mini": Dataset(partial(_toys, MINI), PIPELINES["toys-mini"]),
     "toys-many": Dataset(partial(_many, many.KINDS), PIPELINES["toys-many"]),
     "toys-many-mini": Dataset(partial(_many, many.KINDS, mini=True), PIPELINES["toys-many"]),
+    "toys-one-lamp": Dataset(_one_lamp, PIPELINES["toys-many"]),
 }
 
 

@@ -155,6 +155,7 @@ DEMO: Mapping[str, Any] = {
     "pose_weight": 5.0,
     "learning_rate": 2e-2,
     "epochs": 10,
+    "batch": 32,
     "image_size": 32,
     "crop": 0,
     "pad": 0,
@@ -164,12 +165,12 @@ DEMO: Mapping[str, Any] = {
 """Chosen on a fifth of the training kinds, held out."""
 
 
-def demo(dataset: str = "toys-many-mini") -> TrainingConfig:
+def demo(dataset: str = "toys-one-lamp") -> TrainingConfig:
     """The small network of rotor capsules, which learns what toys are and how they are turned: minutes on two cores."""
     return small(dataset).changed(DEMO)
 
 
-def demo_cnn(dataset: str = "toys-many-mini") -> TrainingConfig:
+def demo_cnn(dataset: str = "toys-one-lamp") -> TrainingConfig:
     """The demo's control: a CNN of as many parameters with a quaternion for each class, trained in the same way."""
     return demo(dataset).changed({"model": "cnn-small", "model_settings": {"poses": True}, "score_scale": 1.0})
 

@@ -9,7 +9,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from quatcaps.routing.moments import Moments, Parents
-from quatcaps.routing.native import build, operators
+from quatcaps.routing.native import build, operators, side_by_side
 from quatcaps.routing.shapes import Shapes, pack
 
 MOST_DIMS, MOST_COLUMNS = 16, 4
@@ -27,8 +27,12 @@ def refuses(shapes: Shapes, dtype: torch.dtype, device: torch.device) -> str | N
     return build.problem(dtype, shapes.rows, columns)
 
 
-def bind(poses: Tensor, activations: Tensor, maps: Tensor, shapes: Shapes, iterations: int = 1) -> NativeVotes:
+def bind(
+    poses: Tensor, activations: Tensor, maps: Tensor, shapes: Shapes, iterations: int = 1
+) -> NativeVotes | VotesSideBySide:
     """The votes of a layer, to be formed by the library."""
+    if side_by_side.pays(shapes):
+        return VotesSideBySide(poses, activations, maps, shapes)
     return NativeVotes(poses.contiguous(), activations.contiguous(), maps.contiguous(), shapes)
 
 
@@ -63,6 +67,30 @@ class NativeVotes:
         keep = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in inputs)
         mass, first, second, _ = operators.moments(*inputs, keep, self.layer)
         return Moments(parents.centre, mass, first, second)
+
+
+class VotesSideBySide:
+    """The same, of images with few positions."""
+
+    backend = "native"
+
+    def __init__(self, poses: Tensor, activations: Tensor, maps: Tensor, shapes: Shapes) -> None:
+        self.shapes, self.inside = shapes, shapes.inside
+        self.votes = NativeVotes(
+            side_by_side.children_beside(poses, shapes),
+            side_by_side.children_beside(activations, shapes),
+            side_by_side.maps_beside(maps, shapes).contiguous(),
+            side_by_side.shapes_beside(shapes),
+        )
+
+    def uniform(self) -> Moments:
+        return Moments(*(side_by_side.parents_apart(values, self.shapes) for values in self.votes.uniform()))
+
+    def under(self, parents: Parents) -> Moments:
+        seen = (side_by_side.parents_beside(values) for values in (parents.centre, parents.precision, parents.logit))
+        found = self.votes.under(Parents(*seen))
+        sums = (found.mass, found.first, found.second)
+        return Moments(parents.centre, *(side_by_side.parents_apart(values, self.shapes) for values in sums))
 
 
 def windows_of_each(shapes: Shapes, like: Tensor) -> Float[Tensor, "height width"]:
