@@ -289,11 +289,6 @@ def test_under_one_lamp_stand_the_same_toys(tmp_path: Path, monkeypatch: pytest.
     assert train.digest != test.digest
     again = data.load("toys-one-lamp", "train", folder=tmp_path, size=8)
     assert torch.equal(again.images, train.images)
-    codes = (train.info[name][7].reshape(1) for name in ("azimuth", "elevation", "lighting"))
-    azimuth, elevation, lighting = codes
-    toy = many.kind(int(train.labels[7]), int(train.info["instance"][7]))
-    alone = many.render(toy, 10.0 * azimuth, 30.0 + 5.0 * elevation, lighting, size=8)
-    assert torch.equal(alone[0], train.images[7])
 
 
 def test_under_one_lamp_training_and_test_kinds_are_as_many_as_said() -> None:

@@ -17,7 +17,7 @@ from quatcaps.errors import unknown_name
 
 VERSION = 1
 """Changes whenever other viewpoints are chosen: this file is no part of the generator's version."""
-EXTENT = {"train": (100, 12), "test": (10, 40)}
+EXTENT = {"train": (60, 20), "test": (10, 40)}
 """Kinds a category, and viewpoints of each; 6,000 and 2,000 pairs. Test kinds are those of `toys-many`."""
 
 
