@@ -17,7 +17,9 @@ from PIL import Image
 
 from quatcaps import data
 from quatcaps.cli import main
+from quatcaps.paper import recipes
 from quatcaps.training import step
+from quatcaps.training.run import Run
 
 SMALL = ("--recipe", "small", "--dataset", "toys-mini", "--device", "cpu")
 
@@ -257,7 +259,7 @@ def test_out_of_memory_names_the_remedy(words: str, command: Callable, monkeypat
 def test_demo_leaves_its_page(
     toys_folder: Path, tmp_path: Path, command: Callable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from quatcaps.paper import demo, recipes
+    from quatcaps.paper import demo
 
     for name in ("demo", "demo_cnn"):
         recipe = getattr(recipes, name)
@@ -278,6 +280,35 @@ def test_demo_leaves_its_page(
     outcome = command("demo", "--output", tmp_path, "--epochs", 2, "--data-dir", toys_folder, "--device", "cpu")
     assert outcome.code == 1
     one_line(outcome.err, "holds a run with other settings")
+
+
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+def test_demo_trains_the_second_network_in_a_process_of_its_own(
+    device: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from quatcaps.paper import demo
+
+    said = tmp_path / "said"
+    program = tmp_path / "program"
+    program.write_text(f'#!/bin/sh\necho "$OMP_NUM_THREADS $@" > {said}\n')
+    program.chmod(0o755)
+    monkeypatch.setattr(demo.sys, "executable", str(program))
+    run = Run(tmp_path / "run", recipes.demo_cnn(), 2, ("a", "b"), (32, 32))
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        with demo.trained_beside(run, tmp_path / "data", torch.device(device)):
+            inside = torch.get_num_threads()
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(before)
+    if device == "cuda":
+        assert inside == 2
+        assert not said.exists()
+        return
+    assert inside == 1
+    wanted = f"1 -m quatcaps train --resume {run.folder} --device cpu --data-dir {tmp_path / 'data'}"
+    assert said.read_text().strip() == wanted
 
 
 def test_demo_under_torchrun_says_to_start_it_alone(

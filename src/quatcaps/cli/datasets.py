@@ -30,7 +30,7 @@ TOYS = {
     "toys": ("24,300", "24,300", "five categories of rendered toys, in smallNORB's convention"),
     "toys-mini": ("900", "900", "a small part of the toys, made in seconds"),
     "toys-many-mini": ("6,000", "2,000", "for CPUs: 40 kinds of toy a category and 10 others for testing"),
-    "toys-one-lamp": ("6,000", "2,000", "the demo's: 60 kinds of toy a category and 10 others, under one lamp"),
+    "toys-one-lamp": ("5,000", "2,000", "the demo's: 50 kinds of toy a category and 10 others, under one lamp"),
     "toys-many": ("100,000", "20,000", "100 kinds of toy a category and 20 others for testing; toys-many-300 has 300"),
 }
 SHOWN = ("train", "test")
