@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 from typing import Any
@@ -39,6 +40,20 @@ def test_the_map_for_contributors_names_every_room_on_a_line_of_its_own() -> Non
     shown = {name.rstrip("/") for line in named if line for name in line[1].split()}
     paths = [path for path in (root / "src/quatcaps").iterdir() if not path.name.startswith(("_", "py.typed"))]
     assert {path.name for path in paths} - shown == set()
+
+
+def test_the_demo_has_the_figures_of_its_results() -> None:
+    results = json.loads((RESULTS / "demo" / "results.json").read_text(encoding="utf-8"))
+    shown = {row[0].strip("`"): row[1:] for row in rows(README[: README.index("## The command line")])}
+    for network in results["networks"]:
+        test, poses = network["test"]["error"], network["test"]["poses"]
+        assert shown[network["name"]] == [
+            f"{network['parameters']:,}",
+            f"{100 * test['errors'] / test['images']:.2f}",
+            f"{poses['median_degrees']:.1f}",
+            f"{100 * poses['within_30']:.1f}",
+            f"{network['training_seconds'] / 60:.1f}",
+        ]
 
 
 def rows(text: str) -> list[list[str]]:
