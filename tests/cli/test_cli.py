@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 import torch
 from PIL import Image
+from rich.console import Console
 
 from quatcaps import data
 from quatcaps.cli import main
@@ -297,7 +298,7 @@ def test_demo_trains_the_second_network_in_a_process_of_its_own(
     before = torch.get_num_threads()
     torch.set_num_threads(2)
     try:
-        with demo.trained_beside(run, tmp_path / "data", torch.device(device)):
+        with demo.trained_beside(run, tmp_path / "data", torch.device(device), Console(quiet=True)):
             inside = torch.get_num_threads()
         assert torch.get_num_threads() == 2
     finally:

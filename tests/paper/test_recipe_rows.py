@@ -90,7 +90,7 @@ def test_rows_of_poses_differ_in_their_poses_alone() -> None:
             assert config.changed({name: getattr(given, name) for name in own}) == given
             assert (config.pose_weight > 0) == system.endswith("poses")
     rotor, resnet = (ROWS[f"poses-toys/{system}/poses"].config(0) for system in ("qcn-rotor", "resnet"))
-    own = ("model", "model_settings", "pose_weight", "learning_rate")
+    own = ("model", "model_settings", "pose_weight", "learning_rate", "score_scale")
     assert resnet.changed({name: getattr(rotor, name) for name in own}) == rotor
     counts = [parameter_count(build(c.model, channels=2, classes=5, **c.model_settings)) for c in (rotor, resnet)]
     assert counts == [163_234, 154_249]

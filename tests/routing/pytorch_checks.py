@@ -68,9 +68,9 @@ def operators_in_c() -> None:
         grid = window.positions(4, 3)
         children = ((2, 2, 6, 4, 3), (2, 2, 4, 3), (window.offsets, 2, 5, 3, 3))
         inputs = leaves(*children, (2, 5, 6, *grid), (2, 5, 6, *grid), (2, 5, *grid), on="cpu")
-        votes = native.bind(*inputs[:3], Shapes.of(inputs[0], inputs[2], window, competition))
-        torch.library.opcheck(native_operators.uniform_moments, (*inputs[:3], votes.layer))
-        torch.library.opcheck(native_operators.moments, (*inputs, True, votes.layer))
+        layer = pack(window, competition)
+        torch.library.opcheck(native_operators.uniform_moments, (*inputs[:3], layer))
+        torch.library.opcheck(native_operators.moments, (*inputs, True, layer))
 
 
 def routed(*inputs: Tensor) -> list[Tensor]:

@@ -53,11 +53,10 @@ def make_demo(folder: Path, device: str, data_dir: Path | None, epochs: int | No
     test = load_images(configs[0], "test", data_folder(data_dir))
     runs = [open_or_create(folder / config.model, config, experiment) for config in configs]
     contenders, networks = [], []
-    with trained_beside(runs[1], data_dir, chosen):
+    with trained_beside(runs[1], data_dir, chosen, console):
         train_run(runs[0], experiment, console, device)
-        say(console, f"waiting for {runs[1].config.model}, which is trained beside it")
+    train_run(runs[1], experiment, console, device)  # what is left of it
     for run in runs:
-        train_run(run, experiment, console, device)  # what is not trained to its end yet
         networks.append(trained_run(run))
         with counting(console, f"evaluating {run.config.model} on the test toys") as progress:
             contenders.append(contender(run, networks[-1], test, chosen, progress))
@@ -73,7 +72,7 @@ def make_demo(folder: Path, device: str, data_dir: Path | None, epochs: int | No
 
 
 @contextmanager
-def trained_beside(run: Run, data_dir: Path | None, device: torch.device) -> Iterator[None]:
+def trained_beside(run: Run, data_dir: Path | None, device: torch.device, console: Console) -> Iterator[None]:
     """Trains a run in a process of its own meanwhile, on a CPU: two small networks with a core each are done sooner
     than one after the other with two. What that process leaves undone, for whatever reason, is for the caller to
     do."""
@@ -91,6 +90,7 @@ def trained_beside(run: Run, data_dir: Path | None, device: torch.device) -> Ite
         stderr=subprocess.DEVNULL,
     )
     torch.set_num_threads(threads - threads // 2)
+    say(console, f"training {run.config.model} in a process of its own meanwhile")
     try:
         yield
         beside.wait()
