@@ -8,7 +8,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable
-from contextlib import redirect_stdout
+from contextlib import nullcontext, redirect_stdout
 from pathlib import Path
 
 import pytest
@@ -266,6 +266,7 @@ def test_demo_leaves_its_page(
         recipe = getattr(recipes, name)
         changes = {"dataset": "toys-mini", "batch": 128, "image_size": 48, "crop": 32}
         monkeypatch.setattr(demo, name, lambda recipe=recipe, changes=changes: recipe().changed(changes))
+    monkeypatch.setattr(demo, "trained_beside", lambda *arguments: nullcontext())
     monkeypatch.setattr(demo, "AZIMUTHS", (0, 180))
     monkeypatch.setattr(demo, "ELEVATIONS", (40,))
     for attempt in range(2):
