@@ -137,7 +137,7 @@ def settings(configs: Sequence[TrainingConfig], device: torch.device) -> dict[st
         "batch": str(first.batch),
         "schedule": f"Adam, {first.learning_rate:g}, {first.schedule}, weight decay {first.weight_decay:g}",
         "seed": str(first.seed),
-        "how they were chosen": "rate and data on kinds held out of the training kinds, epochs by the clock; none by test kinds",
+        "how they were chosen": "rate and data on held-out training kinds, epochs by the clock; none by test kinds",
         "device": f"{device} ({platform.machine()}, {torch.get_num_threads()} threads)",
         "torch": torch.__version__,
     }
