@@ -17,7 +17,7 @@ from quatcaps.data.imageset import ImageSet
 from quatcaps.errors import QuatcapsError
 from quatcaps.training.preprocess import Preprocessing
 from quatcaps.training.run import Run
-from quatcaps.workflow import as_images
+from quatcaps.workflow import as_images, given_experiment
 
 SHAPES = ("stripes", "bars", "spots")
 TINY = {"epochs": 2, "batch": 12, "learning_rate": 1e-2, "log_every": 1, "device": "cpu", "loss": "cross-entropy"}
@@ -161,6 +161,15 @@ def test_a_part_can_be_held_out_of_one_set(tmp_path: Path) -> None:
     with pytest.raises(QuatcapsError, match="nothing to measure on"):
         quatcaps.train("cnn-small", Shapes(8, 0), TINY, output=tmp_path / "w", quiet=True)
     assert not (tmp_path / "w").exists()
+
+
+def test_viewpoints_of_given_images_are_kept_apart(noise_images: ImageSet) -> None:
+    for protocol, names in (("strict", ["novel", "test"]), ("pooled", ["novel"])):
+        config = quatcaps.TrainingConfig(viewpoints="azimuth", protocol=protocol)
+        found = given_experiment((noise_images, noise_images), config)
+        assert found is not None
+        assert sorted(found.tests) == names
+        assert set(found.training.info["azimuth"].tolist()).isdisjoint(found.tests["novel"].info["azimuth"].tolist())
 
 
 @pytest.mark.parametrize("kind", ["array", "tensor"])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import hashlib
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
@@ -16,8 +17,8 @@ from torch import Tensor, nn
 
 from quatcaps.console import standard_output
 from quatcaps.data import GIVEN
-from quatcaps.data.imageset import ImageSet
-from quatcaps.data.splits import Experiment, arrange
+from quatcaps.data.imageset import ImageSet, concatenate
+from quatcaps.data.splits import Experiment
 from quatcaps.data.store import data_folder
 from quatcaps.errors import QuatcapsError
 from quatcaps.models import Network
@@ -27,7 +28,7 @@ from quatcaps.training.evaluate import evaluate_trained, images_of
 from quatcaps.training.measure import Evaluation
 from quatcaps.training.predict import predict as activations_of
 from quatcaps.training.preprocess import Picture, Preprocessing, as_list
-from quatcaps.training.run import Run, choose_device, load_images, open_run
+from quatcaps.training.run import Run, choose_device, load_experiment, load_images, open_run
 from quatcaps.training.start import resume_run, start_run
 from quatcaps.training.trained import Trained, trained_run
 from quatcaps.weights.zoo import trained as trained_by_name
@@ -173,8 +174,12 @@ def given_experiment(data: Data, config: TrainingConfig) -> Experiment | None:
             f"the classes of the training images are {', '.join(sets['train'].classes)}, and those of the test images "
             f"{', '.join(sets['test'].classes)}: they must be the same, in the same order"
         )
-    found = arrange(sets.__getitem__, validation=config.validation, seed=config.data_seed)
-    return Experiment(found.training, {}, found.validation) if len(parts) == 1 else found
+
+    def load(split: str) -> ImageSet:
+        return sets[split] if split in sets else concatenate(list(sets.values()), GIVEN)
+
+    found = load_experiment(config, load)
+    return replace(found, tests={}) if len(parts) == 1 else found
 
 
 def as_images(data: Images, name: str = "given") -> ImageSet:

@@ -39,6 +39,7 @@ def train(
     from quatcaps.paper.recipes import configured
     from quatcaps.training.start import resume_run, start_run
     from quatcaps.weights.zoo import named_or_run
+    from quatcaps.workflow import default_folder
 
     changes = given(settings)
     if resume is not None:
@@ -55,5 +56,4 @@ def train(
         kept = {**initial.config.model_settings, **changes.get("model_settings", {})}
         changes = {**changes, "model": initial.config.model, "model_settings": kept}
     config = configured(recipe, changes)
-    folder = output or Path("runs") / f"{Path(config.dataset).stem}-{config.model}-{config.seed}"
-    start_run(config, folder, data_dir, standard_output(), initial)
+    start_run(config, output or default_folder(config), data_dir, standard_output(), initial)

@@ -45,7 +45,7 @@ AZIMUTHS, ELEVATIONS = tuple(range(0, 360, 20)), (40, 60)
 
 def make_demo(folder: Path, device: str, data_dir: Path | None, epochs: int | None, console: Console) -> Path:
     """Trains both networks, or goes on where an earlier demo stopped, and writes the page."""
-    check_alone("demo", "it trains two small networks, one after the other")
+    check_alone("demo", "it trains two small networks by itself")
     changes = {"device": device} | ({} if epochs is None else {"epochs": epochs})
     configs = [recipe().changed(changes) for recipe in (demo, demo_cnn)]
     chosen = choose_device(device)
