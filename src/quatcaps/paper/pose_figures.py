@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 from matplotlib.axes import Axes
 
@@ -14,21 +15,59 @@ from quatcaps.paper.pose_tables import median, r2, turn_ratio, values
 from quatcaps.report.canvas import INK, MARKERS, MUTED, PALETTE, SMALL, dress, literal, new_figure, save
 from quatcaps.training.poses import CHANCE
 
-Number = Callable[[dict[str, Any]], float | None]
+Numbers = Callable[[Entry], Sequence[float]]
 EXPERIMENTS = {"toys-many": "unseen kinds of toys", "smallnorb": "smallNORB"}
 
 
 def draw_poses(entries: Sequence[Entry], path: Path) -> None:
-    """Above what layers know, below what class poses are good for."""
-    inspected = [entry for entry in entries if entry.row.inspected]
-    figure = new_figure(9.6, 7.0)
-    grid = figure.subplots(2, 2)
-    for axes, (dataset, words) in zip(grid[0], EXPERIMENTS.items(), strict=True):
-        draw_layers(axes, [entry for entry in inspected if entry.row.dataset == dataset], words)
-    toys = [entry for entry in inspected if entry.row.dataset == "toys-many"]
-    draw_seeds(grid[1][0], toys, "orientation of unseen kinds", "median error (°)", median, CHANCE)
-    draw_seeds(grid[1][1], inspected, "40° turn, on other toys", "error over shuffled", turn_ratio, 1.0)
+    """What layers know, what class poses are good for, and what it costs; experiments without records are left out."""
+    measured = [entry for entry in entries if entry.row.inspected and any(record.poses for record in entry.records)]
+    by_dataset = {name: [entry for entry in measured if entry.row.dataset == name] for name in EXPERIMENTS}
+    toys = by_dataset["toys-many"]
+    panels: list[Callable[[Axes], None]] = [
+        partial(draw_layers, entries=members, words=EXPERIMENTS[name])
+        for name, members in by_dataset.items()
+        if members
+    ]
+    panels += [
+        partial(
+            draw_seeds,
+            entries=toys,
+            title="orientation of unseen kinds",
+            up="median error (°)",
+            of=median_of,
+            chance=CHANCE,
+        ),
+        partial(draw_seeds, entries=toys, title="classes of unseen kinds", up="error (%)", of=error_of, chance=80.0),
+        partial(
+            draw_seeds,
+            entries=measured,
+            title="40° turn, on other toys",
+            up="error over shuffled",
+            of=turn_of,
+            chance=1.0,
+        ),
+    ]
+    rows = math.ceil(len(panels) / 2)
+    figure = new_figure(9.6, 3.5 * rows)
+    places = figure.subplots(rows, 2).flat
+    for draw, axes in zip(panels, places, strict=False):
+        draw(axes)
+    for axes in places:
+        axes.set_axis_off()
     save(figure, path)
+
+
+def median_of(entry: Entry) -> list[float]:
+    return values(entry, median)
+
+
+def turn_of(entry: Entry) -> list[float]:
+    return values(entry, turn_ratio)
+
+
+def error_of(entry: Entry) -> Sequence[float]:
+    return entry.errors("test")
 
 
 def label(entry: Entry) -> str:
@@ -61,16 +100,20 @@ def draw_layers(axes: Axes, entries: Sequence[Entry], words: str) -> None:
         axes.legend(loc="lower left", fontsize=SMALL, frameon=False)
 
 
-def draw_seeds(axes: Axes, entries: Sequence[Entry], title: str, up: str, of: Number, chance: float) -> None:
-    """A dot for every seed, a line at the mean; dashed: chance."""
-    dress(axes, title, "", up)
-    shown = [(entry, values(entry, of)) for entry in entries]
-    shown = [(entry, found) for entry, found in shown if found]
+def draw_seeds(axes: Axes, entries: Sequence[Entry], title: str, up: str, of: Numbers, chance: float) -> None:
+    """A dot for every seed, a line at the mean; dashed: chance, or told in words where it is far above."""
+    shown = [(entry, found) for entry in entries if (found := of(entry))]
+    highest = max((value for _, found in shown for value in found), default=chance)
+    near = chance < 2 * highest
+    dress(axes, title if near else f"{title} (chance: {chance:.3g})", "", up)
     for at, (entry, found) in enumerate(shown):
         colour, marker = style(entry, entries)
         axes.plot([at] * len(found), found, linestyle="none", marker=marker, color=colour, alpha=0.7)
         axes.hlines(statistics.fmean(found), at - 0.25, at + 0.25, color=INK, linewidth=1.4)
-    axes.axhline(chance, color=MUTED, linewidth=1.2, linestyle=(0, (2, 2)), zorder=1)
-    names = [f"{label(entry)}\n{EXPERIMENTS[entry.row.dataset]}" for entry, _ in shown]
+    if near:
+        axes.axhline(chance, color=MUTED, linewidth=1.2, linestyle=(0, (2, 2)), zorder=1)
+    several = len({entry.row.dataset for entry, _ in shown}) > 1
+    names = [f"{label(entry)}\n{EXPERIMENTS[entry.row.dataset]}" if several else label(entry) for entry, _ in shown]
     axes.set_xticks(range(len(names)), names, fontsize=SMALL, rotation=25, ha="right")
-    axes.set_ylim(0, 1.1 * max([chance, *(value for _, found in shown for value in found)]))
+    axes.set_xlim(-0.6, len(names) - 0.4)
+    axes.set_ylim(0, 1.1 * max(highest, chance if near else 0.0))

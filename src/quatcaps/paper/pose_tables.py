@@ -16,10 +16,12 @@ from quatcaps.training.poses import NEAR
 
 TURN = 40
 RESAMPLED = 10_000
+NOVEL_AND_FAMILIAR = {"test": "{}, familiar", "novel": "{}, novel"}
 NOTES = (
     "Mean ± sample deviation (number of seeds), at the end of training; no epoch is chosen. `best`: classes alone; "
-    "`poses`: with a pose objective beside them; `pretrained`: `best`, begun with a network of `poses` on many kinds "
-    "of toys. Toys: 20 kinds a category that were not trained on, 20,000 stereo pairs. Residual: of class poses after "
+    "`poses`: with a pose objective beside them, `poses-2` with less weight on it (2 in place of 5); `pretrained`: "
+    "`best`, begun with a network of `poses-2` on many kinds of toys. Toys: 20 kinds a category that were not trained "
+    "on, 20,000 stereo pairs. Residual: of class poses after "
     "a rotation of all primary poses (chance 1.4). A turn of 40°: the rotation "
     "that it makes of the poses of some toys, on other toys; the error in parts of that of shuffled pairs (chance 1). "
     "R²: what a ridge regression reads of the azimuth, within a toy from other lightings, across toys from other toys "
@@ -39,7 +41,7 @@ def pose_tables(entries: Sequence[Entry]) -> tuple[Table, ...]:
         members = [entry for entry in inspected if entry.row.dataset == dataset]
         tables += [orientation_table(f"Errors, {title}", members), behaviour_table(f"Poses, {title}", members)]
     viewpoints = [entry for entry in entries if not entry.row.inspected]
-    return (*tables, layer_table(inspected), viewpoint_table(viewpoints), difference_table(viewpoints))
+    return (*tables, layer_table(inspected), viewpoint_table(viewpoints), difference_table(entries))
 
 
 def orientation_table(title: str, entries: Sequence[Entry]) -> Table:
@@ -111,17 +113,22 @@ def viewpoint_table(entries: Sequence[Entry]) -> Table:
 
 
 def difference_table(entries: Sequence[Entry]) -> Table:
-    """Other systems of an experiment less QCN."""
+    """The class errors of other systems of an experiment less QCN's."""
     lines = []
-    for viewpoints in dict.fromkeys(entry.row.viewpoints for entry in entries):
-        members = [entry for entry in entries if entry.row.viewpoints == viewpoints]
+    for experiment in dict.fromkeys(experiment_of(entry) for entry in entries):
+        members = [entry for entry in entries if experiment_of(entry) == experiment]
         (second,) = (entry for entry in members if entry.row.system == QCN)
+        names = {"test": experiment} if second.row.inspected else NOVEL_AND_FAMILIAR
         for first in members:
-            for name, words in (("test", "familiar"), ("novel", "novel")) if first is not second else ():
+            for name, words in names.items() if first is not second else ():
                 told = difference(first.errors(name), second.errors(name))
                 systems = f"{first.row.system}, {first.row.recipe}, less {second.row.system}"
-                lines.append((f"{viewpoints}, {words}", systems, told))
+                lines.append((words.format(experiment), systems, told))
     return Table("Differences of errors", ("experiment", "systems", "difference (points)"), tuple(lines))
+
+
+def experiment_of(entry: Entry) -> str:
+    return entry.row.dataset if entry.row.inspected else entry.row.viewpoints
 
 
 def difference(first: Sequence[float], second: Sequence[float]) -> str:
