@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import runpy
 import shlex
 from collections.abc import Callable
 from pathlib import Path
@@ -12,6 +13,7 @@ import jaxtyping
 import pytest
 from typer.main import get_command
 
+import quatcaps
 from quatcaps import cli
 
 DOCS = Path(__file__).parents[1] / "docs"
@@ -99,3 +101,40 @@ def test_torchrun_commands_are_commands() -> None:
 def test_unknown_flags_are_found() -> None:
     with pytest.raises(Exception, match="No such option"):
         parse(["train", "--no-such-flag"])
+
+
+def hook(name: str) -> Any:
+    """A module of docs/hooks."""
+    return runpy.run_path(str(DOCS / "hooks" / f"{name}.py"))
+
+
+def test_the_site_reads_markdown_as_github_does() -> None:
+    read = hook("commonmark")["as_on_github"]
+    assert read("a vote w u w* of EM*'s, *not* stars: `a*b*` $q^* p^*$") == (
+        "a vote w u w\\* of EM\\*'s, *not* stars: `a*b*` $q^* p^*$\n"
+    )
+    assert read("text\n- one\n- two") == "text\n\n- one\n- two\n"
+    assert read("text\n| a |\n|---|") == "text\n\n| a |\n|---|\n"
+    assert read("- one\n\n  more\n- two") == "- one\n\n    more\n\n- two\n"
+    code = "```\n- as it* is*\n```\n\n    and* this*\n"
+    assert read(code) == code
+
+
+def test_dead_links_of_the_site_are_found(tmp_path: Path) -> None:
+    (tmp_path / "there.html").write_text('<p id="here">')
+    (tmp_path / "index.html").write_text(
+        '<a href="there.html#here">a</a><a href="there.html#gone">b</a><a href="gone.html">c</a>'
+        '<a href="https://example.org">d</a><script src="https://example.org/e.js"></script>'
+    )
+    found = [line for line in hook("check")["faults"](tmp_path) if line.startswith("index.html")]
+    assert found == [
+        "index.html leads to there.html#gone, and there is no such anchor",
+        "index.html leads to gone.html, which is not there",
+        "index.html fetches https://example.org/e.js",
+    ]
+
+
+def test_every_public_module_has_a_page() -> None:
+    modules = {name for name in quatcaps.__all__ if (Path(quatcaps.__file__).parent / name).exists()}
+    modules |= {name for name in quatcaps.__all__ if (Path(quatcaps.__file__).parent / f"{name}.py").exists()}
+    assert {"layers", "losses", "quaternion"} <= modules <= {path.stem for path in (DOCS / "api").glob("*.md")}

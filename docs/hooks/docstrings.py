@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import re
+import sys
+from pathlib import Path
 from typing import Any
 
 from griffe import Extension, Object
+
+sys.path.insert(0, str(Path(__file__).parent))
+from commonmark import as_on_github
 
 EXAMPLE = re.compile(r"^>>> .*(?:\n(?!\s*$).*)*", re.M)
 """From a prompt to the next empty line."""
@@ -16,4 +21,5 @@ class Examples(Extension):
 
     def on_object(self, *, obj: Object, **_: Any) -> None:
         if obj.docstring is not None:
-            obj.docstring.value = EXAMPLE.sub(lambda code: f"```pycon\n{code[0]}\n```", obj.docstring.value)
+            text = EXAMPLE.sub(lambda code: f"```pycon\n{code[0]}\n```", obj.docstring.value)
+            obj.docstring.value = as_on_github(text)

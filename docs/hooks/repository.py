@@ -9,6 +9,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+from commonmark import as_on_github
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
@@ -16,8 +17,6 @@ from mkdocs.structure.pages import Page
 ROOT = Path(__file__).parents[2]
 ROOT_PAGES = {"CHANGELOG.md": "changelog.md", "CONTRIBUTING.md": "contributing.md"}
 LINK = re.compile(r"(!?)\[([^\]]*)\]\(([^)\s]+)\)")
-FENCE = re.compile(r"^ {0,3}(```|~~~)")
-LIST = re.compile(r"^ {0,3}([-*]|\d+\.) ")
 
 
 def examples() -> list[Path]:
@@ -34,7 +33,9 @@ def pages() -> dict[str, str]:
 def on_config(config: MkDocsConfig) -> None:
     for entry in config.nav or ():
         if isinstance(entry, dict) and "Examples" in entry:
-            entry["Examples"] = [{path.stem.replace("_", " "): f"examples/{path.stem}.md"} for path in examples()]
+            entry["Examples"] = [
+                {path.stem.replace("_", " ").capitalize(): f"examples/{path.stem}.md"} for path in examples()
+            ]
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
@@ -73,7 +74,7 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
         anchor = target.partition("#")[1:]
         return f"{mark}[{text}]({posixpath.relpath(target_uri, posixpath.dirname(uri) or '.')}{''.join(anchor)})"
 
-    return spaced(LINK.sub(on_the_site, markdown))
+    return as_on_github(LINK.sub(on_the_site, markdown))
 
 
 def in_repository(name: str, target: str) -> str | None:
@@ -82,21 +83,6 @@ def in_repository(name: str, target: str) -> str | None:
     if not path or re.match(r"[a-z]+:", path):
         return None
     return posixpath.normpath(posixpath.join(posixpath.dirname(name), path))
-
-
-def spaced(markdown: str) -> str:
-    """With an empty line before each list and table that follows a paragraph, as Python-Markdown wants it."""
-    lines: list[str] = []
-    fenced = False
-    for line in markdown.splitlines():
-        before = lines[-1] if lines else ""
-        begins = LIST.match(line) and not LIST.match(before) and not before.startswith((" ", "\t"))
-        begins = begins or (line.startswith("|") and not before.startswith("|"))
-        if begins and before and not fenced:
-            lines.append("")
-        fenced ^= bool(FENCE.match(line))
-        lines.append(line)
-    return "\n".join(lines) + "\n"
 
 
 def example_page(source: str) -> str:
