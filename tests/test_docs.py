@@ -115,7 +115,7 @@ def test_the_site_reads_markdown_as_github_does() -> None:
     )
     assert read("text\n- one\n- two") == "text\n\n- one\n- two\n"
     assert read("text\n| a |\n|---|") == "text\n\n| a |\n|---|\n"
-    assert read("- one\n\n  more\n- two") == "- one\n\n    more\n\n- two\n"
+    assert read("- one\n\n  more of EM*, *so*\n- two") == "- one\n\n    more of EM\\*, *so*\n\n- two\n"
     code = "```\n- as it* is*\n```\n\n    and* this*\n"
     assert read(code) == code
 

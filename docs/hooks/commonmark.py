@@ -24,7 +24,7 @@ def as_on_github(markdown: str) -> str:
             lines.extend((text if is_code(text) else stars_escaped(text)).split("\n"))
         paragraph.clear()
 
-    for line in deeper(markdown.splitlines()):
+    for line in markdown.splitlines():
         fence = bool(FENCE.match(line))
         if fence or fenced or not line.strip():
             end_paragraph()
@@ -36,19 +36,20 @@ def as_on_github(markdown: str) -> str:
             paragraph.append(line)
         fenced ^= fence
     end_paragraph()
-    return "\n".join(lines) + "\n"
+    return "\n".join(deeper(lines)) + "\n"
 
 
 def deeper(lines: list[str]) -> Iterator[str]:
     """With four spaces before the later paragraphs of an item of a list, which GitHub knows by two."""
-    in_list = later = False
+    in_list = later = fenced = False
     for number, line in enumerate(lines):
-        if line.strip():
+        if line.strip() and not fenced:
             item = LIST.match(line) is not None
             if item and later:
                 yield ""
             in_list = item or (in_list and line.startswith("  "))
             later = in_list and not item and (later or (number > 0 and not lines[number - 1].strip()))
+        fenced ^= bool(FENCE.match(line))
         yield f"  {line}" if later and line.strip() and not line.startswith("    ") else line
 
 
