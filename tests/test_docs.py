@@ -109,7 +109,7 @@ def hook(name: str) -> Any:
 
 
 def test_the_site_reads_markdown_as_github_does() -> None:
-    read = hook("commonmark")["as_on_github"]
+    read = hook("github_markdown")["as_on_github"]
     assert read("a vote w u w* of EM*'s, *not* stars: `a*b*` $q^* p^*$") == (
         "a vote w u w\\* of EM\\*'s, *not* stars: `a*b*` $q^* p^*$\n"
     )

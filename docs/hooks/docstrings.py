@@ -10,7 +10,7 @@ from typing import Any
 from griffe import Extension, Object
 
 sys.path.insert(0, str(Path(__file__).parent))
-from commonmark import as_on_github
+from github_markdown import as_on_github
 
 EXAMPLE = re.compile(r"^>>> .*(?:\n(?!\s*$).*)*", re.M)
 """From a prompt to the next empty line."""

@@ -9,7 +9,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from commonmark import as_on_github
+from github_markdown import as_on_github
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
