@@ -6,14 +6,14 @@ BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 READY := $(VENV)/.ready
 
-.PHONY: demo test lint types unit bench clean
+.PHONY: demo test lint types unit site wheel bench clean
 
 demo: $(INSTALLED)
 	$(BIN)/quatcaps demo --output demo
 
-# Types are checked beside the tests: mypy keeps one core busy, and would leave the others idle.
+# Types are checked and the site is built beside the tests: each keeps one core busy, and would leave the others idle.
 test: lint
-	$(MAKE) --jobs 2 types unit
+	$(MAKE) --jobs 2 types unit site
 
 lint: $(READY)
 	$(BIN)/ruff check .
@@ -25,6 +25,15 @@ types: $(READY)
 # A process for each core; in each, one thread: more would get in each other's way.
 unit: $(READY)
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses auto --dist loadfile --no-loadscope-reorder
+
+# The documentation, into site/; nothing in it may lead nowhere.
+site: $(READY)
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
+	$(BIN)/python docs/hooks/check.py site
+
+# What an index takes, into dist/.
+wheel: $(READY)
+	$(BIN)/python -m hatchling build --clean
 
 bench: $(READY)
 	$(BIN)/quatcaps bench --model qcn-small --model qcn --output bench
@@ -48,4 +57,4 @@ old-enough:
 	@$(PYTHON) -c "import sys; sys.exit(0 if sys.version_info >= (3, 11) else 'quatcaps needs Python 3.11 or newer; give one with make PYTHON=...')"
 
 clean:
-	rm -rf $(VENV) demo bench
+	rm -rf $(VENV) demo bench site dist

@@ -76,6 +76,7 @@ DATASETS: dict[str, Dataset] = {
     "toys-many-mini": Dataset(partial(_many, many.KINDS, mini=True), PIPELINES["toys-many"]),
     "toys-one-lamp": Dataset(_one_lamp, PIPELINES["toys-many"]),
 }
+"""The datasets by name; `find_dataset` knows paths and `toys-many-N` too."""
 
 
 def find_dataset(name: str) -> Dataset:

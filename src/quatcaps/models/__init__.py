@@ -68,6 +68,7 @@ MODELS: Registry[Model] = Registry(
         "cnn-small": Model("a plain CNN of the small QCN's size", SmallCNN, SmallCNNSettings()),
     },
 )
+"""The networks by name."""
 
 
 def build(name: str, *, channels: int, classes: int, seed: int | None = None, **settings: Any) -> Network:

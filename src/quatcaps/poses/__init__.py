@@ -23,6 +23,7 @@ from quatcaps.registry import Registry
 POSES: Registry[PoseType] = Registry(
     "pose", {pose.name: pose for pose in (QUATERNION, FIXED_AXIS, FREE, MATRIX, MATRIX_XAVIER, ROTOR)}
 )
+"""The poses by name."""
 
 
 def register_pose(pose: PoseType) -> None:

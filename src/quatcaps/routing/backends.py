@@ -36,6 +36,7 @@ BACKENDS: dict[str, Backend] = {
     "native": Backend(native.bind, native.refuses),
     "triton": Backend(triton.bind, triton.refuses),
 }
+"""What can compute the sums over votes, by name; `auto` is the fastest of a device."""
 IN_PIECES = Backend(reference.bind_in_pieces, lambda shapes, dtype, device: None)
 """The reference where it stands in for a faster one: a few images at a time."""
 

@@ -35,6 +35,7 @@ class Routing(Protocol):
 
 
 ROUTINGS: Registry[type[Any]] = Registry("routing", {"em": EM, "vb": VB})
+"""The routings by name: the classes of their settings."""
 
 
 def register_routing(name: str, settings_class: type[Any]) -> None:
