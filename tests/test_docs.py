@@ -18,7 +18,17 @@ from quatcaps import cli
 
 DOCS = Path(__file__).parents[1] / "docs"
 BLOCK = re.compile(r'^```(\w*)(?: title="([^"]+)")?\n(.*?)^```$', re.M | re.S)
-RUN = ("index", "tutorial", "mathematics", "howto/own-data", "howto/fine-tuning", "howto/resume", "howto/plugins")
+RUN = (
+    "index",
+    "tutorial",
+    "mathematics",
+    "models",
+    "data",
+    "howto/own-data",
+    "howto/fine-tuning",
+    "howto/resume",
+    "howto/plugins",
+)
 PAGES = [*RUN, *(f"api/{path.stem}" for path in sorted((DOCS / "api").glob("*.md")))]
 NOT_TRIED = (
     "flowers",  # a folder that the reader has
@@ -89,6 +99,14 @@ def test_the_tutorial_says_what_happens(
     exec(compile(blocks("tutorial")[1][2], "tutorial.md", "exec", dont_inherit=True), {})
     exec(compile(blocks("index")[0][2], "index.md", "exec", dont_inherit=True), {})
     assert re.findall(r"^\d$", capsys.readouterr().out, re.M) == ["7", "1"]
+
+
+def test_commands_of_the_readme_are_commands() -> None:
+    text = (DOCS.parent / "README.md").read_text(encoding="utf-8")
+    lines = [line for _, _, code in BLOCK.findall(text) for line in code.splitlines() if line.startswith("quatcaps ")]
+    assert len(lines) >= 4
+    for line in lines:
+        parse(shlex.split(line, comments=True)[1:])
 
 
 def test_torchrun_commands_are_commands() -> None:
