@@ -8,7 +8,8 @@ from typing import Annotated
 import typer
 
 from quatcaps.cli.flags import DataDir, Device, Weights
-from quatcaps.console import counting, say, stages, standard_output
+from quatcaps.cli.machine import AsJson, console_for, print_json
+from quatcaps.console import counting, say, stages
 from quatcaps.errors import unknown_name
 
 SPLITS = ("test", "train", "validation")
@@ -21,6 +22,7 @@ def evaluate(
     output: Annotated[
         Path | None, typer.Option(help="folder for the table and the picture (default: the run's; for weights none)")
     ] = None,
+    as_json: AsJson = False,
     device: Device = "auto",
     data_dir: DataDir = None,
 ) -> None:
@@ -35,7 +37,7 @@ def evaluate(
 
     if split not in SPLITS:
         raise unknown_name("split", split, SPLITS)
-    console, trained = standard_output(), run_or_weights(run, weights)
+    console, trained = console_for(as_json), run_or_weights(run, weights)
     config, folder = trained.config, output or trained.folder
     chosen, place = choose_device(device), data_folder(data_dir)
     with stages(console) as stage:
@@ -57,3 +59,6 @@ def evaluate(
             say(console, f"{'':>8}  {in_words(evaluation.poses)}")
     if folder is not None:
         say(console, f"numbers and picture in {folder / f'evaluation-{split}'}.json and .png")
+    if as_json:
+        found = {name: evaluation.to_json() for name, evaluation in evaluations.items()}
+        print_json({"network": trained.name, "split": split, "evaluations": found})

@@ -8,16 +8,23 @@ from typing import Annotated, Any
 import typer
 
 from quatcaps.cli.flags import DataDir, given, with_flags
-from quatcaps.console import standard_output
+from quatcaps.console import say, standard_output
 from quatcaps.errors import QuatcapsError
 from quatcaps.training.config import TrainingConfig
+
+NAMING = ("model", "dataset")
+"""Settings that say what is trained; without them, and without a recipe, the device decides."""
 
 
 @with_flags(TrainingConfig)
 def train(
     recipe: Annotated[
-        str, typer.Option(help="the configuration to start from: paper, best, small, demo or demo-cnn")
-    ] = "paper",
+        str | None,
+        typer.Option(
+            help="the configuration to start from: paper, best, small, demo or demo-cnn (default: paper; if neither "
+            "--model nor --dataset is given either, on a CPU demo, which takes minutes)"
+        ),
+    ] = None,
     output: Annotated[
         Path | None, typer.Option(help="folder of the new run (default: runs/DATASET-MODEL-SEED)")
     ] = None,
@@ -36,14 +43,13 @@ def train(
     **settings: Any,
 ) -> None:
     """Train a network; all settings have flags."""
-    from quatcaps.paper.recipes import configured
     from quatcaps.training.start import resume_run, start_run
     from quatcaps.weights.zoo import named_or_run
     from quatcaps.workflow import default_folder
 
     changes = given(settings)
     if resume is not None:
-        beside = {"output": output, "init_from": init_from}
+        beside = {"recipe": recipe, "output": output, "init_from": init_from}
         refused = [name for name in changes if name != "device"] + [name for name, value in beside.items() if value]
         if refused:
             raise QuatcapsError(
@@ -55,5 +61,24 @@ def train(
     if initial is not None and "model" not in changes:
         kept = {**initial.config.model_settings, **changes.get("model_settings", {})}
         changes = {**changes, "model": initial.config.model, "model_settings": kept}
-    config = configured(recipe, changes)
+    config = configuration(recipe, changes)
     start_run(config, output or default_folder(config), data_dir, standard_output(), initial)
+
+
+def configuration(recipe: str | None, changes: dict[str, Any]) -> TrainingConfig:
+    """The whole configuration; where nothing says what to train, the device does, and this says so."""
+    from quatcaps.data.batches import Share
+    from quatcaps.paper.recipes import configured, recipe_for
+    from quatcaps.training.run import choose_device
+
+    if recipe is not None or any(name in changes for name in NAMING):
+        return configured(recipe or "paper", changes)
+    chosen = recipe_for(choose_device(changes.get("device", "auto")).type)
+    config = configured(chosen, changes)
+    if chosen != "paper" and Share.of_this_process().rank == 0:
+        say(
+            standard_output(),
+            f"nothing says what to train: on a CPU that is {config.model} on {config.dataset} (--recipe {chosen}), "
+            "which takes minutes; the paper's network and settings, for a GPU, are --recipe paper",
+        )
+    return config

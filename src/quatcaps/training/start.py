@@ -20,6 +20,7 @@ from quatcaps.errors import QuatcapsError
 from quatcaps.models import build, parameter_count, stored_settings
 from quatcaps.training.checkpoint import checkpoints
 from quatcaps.training.config import TrainingConfig
+from quatcaps.training.estimate import Estimate, images_to_measure
 from quatcaps.training.initial import begin_with, check_initial, described
 from quatcaps.training.lock import owned
 from quatcaps.training.loop import Reporter, Reporters, Trainer
@@ -73,7 +74,7 @@ def start_run(
             with processes.one_first():
                 experiment = load_run_images(config, data_dir, console)
         training = experiment.training
-        check_batch(config.batch, len(training))
+        config = fitting_batch(config, len(training), processes, console)
         config.check(training.channels, training.size, viewpoints=training.has_viewpoints)
         check_network(config, config.seen(training.size))
         check_objective(config, experiment)
@@ -158,8 +159,11 @@ def train_to_end(
         f"{trainer.batches.count:,} images of {config.dataset}{source} on {trainer.device}{together}{begun}; run in "
         f"{run.folder}",
     )
+    between, at_end = (sum(map(len, sets.values())) for sets in (trainer.sampled, trainer.measured))
+    measured = images_to_measure(config, trainer.position.epoch, between, at_end)
+    estimate = Estimate(console, config, measured, on_cpu=trainer.device.type == "cpu")
     with TrainingProgress(console) as progress:
-        trainer.train(Reporters((progress, *callbacks)))
+        trainer.train(Reporters((progress, estimate, *callbacks)))
     say(
         console,
         f"trained {config.epochs} epochs, {trainer.position.step:,} steps, in {trainer.position.seconds:.1f} s "
@@ -182,6 +186,17 @@ def checked(config: TrainingConfig) -> TrainingConfig:
     if config.crop:
         check_network(config, (config.crop, config.crop))
     return config
+
+
+def fitting_batch(config: TrainingConfig, images: int, processes: Processes, console: Console) -> TrainingConfig:
+    """The configuration with a batch that is no larger than the dataset; says so where it was."""
+    if config.batch <= images:
+        return config
+    together = processes.share.processes
+    batch = images - images % together
+    check_batch(batch, images)
+    say(console, f"the batch of {config.batch:,} is larger than the {images:,} training images: it becomes {batch:,}")
+    return config.changed({"batch": batch})
 
 
 def check_network(config: TrainingConfig, size: tuple[int, int]) -> None:
