@@ -7,18 +7,20 @@ from typing import Annotated
 
 import typer
 
+from quatcaps.cli.choices import SPLITS, completing
 from quatcaps.cli.flags import DataDir, Device, Weights
 from quatcaps.cli.machine import AsJson, console_for, print_json
 from quatcaps.console import counting, say, stages
 from quatcaps.errors import unknown_name
 
-SPLITS = ("test", "train", "validation")
-
 
 def evaluate(
     run: Annotated[Path | None, typer.Argument(help="folder of a run", metavar="RUN")] = None,
     weights: Weights = None,
-    split: Annotated[str, typer.Option(help="test, train, or validation: what the run held out")] = "test",
+    split: Annotated[
+        str,
+        typer.Option(help="test, train, or validation: what the run held out", autocompletion=completing(SPLITS)),
+    ] = "test",
     output: Annotated[
         Path | None, typer.Option(help="folder for the table and the picture (default: the run's; for weights none)")
     ] = None,

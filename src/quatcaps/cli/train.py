@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from quatcaps.cli.choices import RECIPES, complete_weights, completing
 from quatcaps.cli.flags import DataDir, given, with_flags
 from quatcaps.console import say, standard_output
 from quatcaps.errors import QuatcapsError
@@ -22,7 +23,8 @@ def train(
         str | None,
         typer.Option(
             help="the configuration to start from: paper, best, small, demo or demo-cnn (default: paper; if neither "
-            "--model nor --dataset is given either, on a CPU demo, which takes minutes)"
+            "--model nor --dataset is given either, on a CPU demo, which takes minutes)",
+            autocompletion=completing(RECIPES),
         ),
     ] = None,
     output: Annotated[
@@ -37,6 +39,7 @@ def train(
             metavar="RUN|NAME",
             help="begin with the weights of a run, or of those that quatcaps weights list shows; classes that are "
             "others begin anew",
+            autocompletion=complete_weights,
         ),
     ] = None,
     data_dir: DataDir = None,
