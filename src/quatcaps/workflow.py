@@ -95,8 +95,9 @@ def train(
     network: a model's name, or a network that `build` or `load` made, whose weights training begins with; it is not
     changed itself. data: a dataset's name or path; a pair of image sets or PyTorch datasets, for training and testing;
     or one of them, if `validation` is set in the configuration, which then holds out a part. config: a configuration,
-    or changes to that of the `recipe`. output: the run's folder (default: runs/DATASET-MODEL-SEED). resume: go on with
-    the run in `output`, with its own configuration.
+    or changes to that of the `recipe`. output: the run's folder (default: runs/DATASET-MODEL-SEED, or, where that
+    exists, the next of …-2, …-3). resume: go on with the run in `output`, with its own configuration; more `epochs` in
+    `config` than it has let it go on for so many.
     """
     console = Console(quiet=True) if quiet else standard_output()
     place = None if data_dir is None else Path(data_dir)
@@ -104,10 +105,11 @@ def train(
         if output is None:
             raise QuatcapsError("resume = True without output: give the folder of the run to go on with")
         experiment = given_experiment(data, open_run(Path(output)).config)
-        run = resume_run(Path(output), place, console, experiment=experiment, callbacks=callbacks)
+        epochs = more_epochs(config)
+        run = resume_run(Path(output), place, console, None, experiment, callbacks, epochs)
     else:
         configuration = configuration_of(network, data, config, recipe)
-        folder = Path(output) if output is not None else default_folder(configuration)
+        folder = Path(output) if output is not None else None
         experiment = given_experiment(data, configuration)
         run = start_run(configuration, folder, place, console, initial_of(network), experiment, callbacks)
     for callback in callbacks:
@@ -115,9 +117,11 @@ def train(
     return run
 
 
-def default_folder(config: TrainingConfig) -> Path:
-    """Where a run goes that was given no folder."""
-    return Path("runs") / f"{Path(config.dataset).stem}-{config.model}-{config.seed}"
+def more_epochs(config: TrainingConfig | Mapping[str, Any] | None) -> int | None:
+    """How many epochs a run shall have that is resumed, where its caller says so; all else is the run's own."""
+    if config is None or isinstance(config, TrainingConfig) or "epochs" not in config:
+        return None
+    return TrainingConfig().changed({"epochs": config["epochs"]}).epochs
 
 
 def configuration_of(

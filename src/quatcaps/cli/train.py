@@ -13,6 +13,7 @@ from quatcaps.console import say, standard_output
 from quatcaps.errors import QuatcapsError
 from quatcaps.training.config import TrainingConfig
 
+RESUMABLE = ("device", "epochs")
 NAMING = ("model", "dataset")
 """Settings that say what is trained; without them, and without a recipe, the device decides."""
 
@@ -28,10 +29,17 @@ def train(
         ),
     ] = None,
     output: Annotated[
-        Path | None, typer.Option(help="folder of the new run (default: runs/DATASET-MODEL-SEED)")
+        Path | None,
+        typer.Option(
+            help="folder of the new run (default: runs/DATASET-MODEL-SEED, or, where that exists, the next of -2, -3 …)"
+        ),
     ] = None,
     resume: Annotated[
-        Path | None, typer.Option(help="continue the run in this folder, with its own configuration")
+        Path | None,
+        typer.Option(
+            help="continue the run in this folder, with its own configuration; with more --epochs than it has, it goes "
+            "on for so many"
+        ),
     ] = None,
     init_from: Annotated[
         str | None,
@@ -48,24 +56,25 @@ def train(
     """Train a network; all settings have flags."""
     from quatcaps.training.start import resume_run, start_run
     from quatcaps.weights.zoo import named_or_run
-    from quatcaps.workflow import default_folder
 
     changes = given(settings)
     if resume is not None:
         beside = {"recipe": recipe, "output": output, "init_from": init_from}
-        refused = [name for name in changes if name != "device"] + [name for name, value in beside.items() if value]
+        refused = [name for name in changes if name not in RESUMABLE] + [name for name in beside if beside[name]]
         if refused:
             raise QuatcapsError(
-                f"--{refused[0].replace('_', '-')} cannot change a run that is resumed: its own configuration goes on"
+                f"--{refused[0].replace('_', '-')} cannot change a run that is resumed: its own configuration goes on; "
+                "only --epochs can be raised, and --device chosen"
             )
-        resume_run(resume, data_dir, standard_output(), changes.get("device"))
+        epochs = changes.get("epochs")
+        resume_run(resume, data_dir, standard_output(), changes.get("device"), epochs=epochs)
         return
     initial = None if init_from is None else named_or_run(init_from)
     if initial is not None and "model" not in changes:
         kept = {**initial.config.model_settings, **changes.get("model_settings", {})}
         changes = {**changes, "model": initial.config.model, "model_settings": kept}
     config = configuration(recipe, changes)
-    start_run(config, output or default_folder(config), data_dir, standard_output(), initial)
+    start_run(config, output, data_dir, standard_output(), initial)
 
 
 def configuration(recipe: str | None, changes: dict[str, Any]) -> TrainingConfig:

@@ -21,6 +21,7 @@ from quatcaps.models import build, parameter_count, stored_settings
 from quatcaps.training.checkpoint import checkpoints
 from quatcaps.training.config import TrainingConfig
 from quatcaps.training.estimate import Estimate, images_to_measure
+from quatcaps.training.folders import default_folder, make_numbered, numbered
 from quatcaps.training.initial import begin_with, check_initial, described
 from quatcaps.training.lock import owned
 from quatcaps.training.loop import Reporter, Reporters, Trainer
@@ -35,8 +36,11 @@ from quatcaps.training.run import (
     load_images,
     new_run,
     open_run,
+    record_epochs,
+    with_epochs,
     write_run,
 )
+from quatcaps.training.step import class_weights_of
 from quatcaps.training.trained import Trained
 
 
@@ -52,14 +56,15 @@ def load_run_images(config: TrainingConfig, folder: Path | None, console: Consol
 
 def start_run(
     config: TrainingConfig,
-    folder: Path,
+    folder: Path | None,
     data_dir: Path | None,
     console: Console,
     initial: Trained | None = None,
     experiment: Experiment | None = None,
     callbacks: Sequence[Reporter] = (),
 ) -> Run:
-    """Trains a new run in `folder`, with the other processes where torchrun started several.
+    """Trains a new run in `folder`, with the other processes where torchrun started several; without a folder, in
+    runs/DATASET-MODEL-SEED, or the next number of it.
 
     initial: whose weights it begins with. experiment: its images, where they are not those of a dataset. callbacks:
     who else is told how it gets on.
@@ -68,7 +73,7 @@ def start_run(
         console = processes.console(console)
         config = checked(config)
         processes.share.of(config.batch)
-        if processes.leads:
+        if folder is not None and processes.leads:
             check_free(folder)
         if experiment is None:
             with processes.one_first():
@@ -78,14 +83,18 @@ def start_run(
         config.check(training.channels, training.size, viewpoints=training.has_viewpoints)
         check_network(config, config.seen(training.size))
         check_objective(config, experiment)
-        run = new_run(folder, config, training, experiment.tests)
+        class_weights_of(config, training)
+        run = new_run(folder or default_folder(config), config, training, experiment.tests)
         if initial is not None:
             check_initial(initial, run.network(), training.classes)
             run = replace(run, initial=described(initial))
+        if folder is None:
+            number = processes.sum(make_numbered(run.folder) if processes.leads else 0)
+            run = replace(run, folder=numbered(run.folder, number))
         with ExitStack() as held:
             if processes.leads:
-                check_free(folder)
-                held.enter_context(owned(folder))
+                check_free(run.folder)
+                held.enter_context(owned(run.folder))
                 write_run(run)
             if initial is not None:
                 with processes.one_first():
@@ -101,17 +110,24 @@ def resume_run(
     device: str | None = None,
     experiment: Experiment | None = None,
     callbacks: Sequence[Reporter] = (),
+    epochs: int | None = None,
 ) -> Run:
-    """Goes on with the run in `folder` from its newest checkpoint, by as many processes as there are now."""
+    """Goes on with the run in `folder` from its newest checkpoint, by as many processes as there are now. epochs: more
+    than it was configured for, in all."""
     with joined() as processes:
         console = processes.console(console)
-        run = open_run(folder)
+        before = open_run(folder)
+        run = before if epochs is None else with_epochs(before, epochs)
         with ExitStack() as held:
             if processes.leads:
                 held.enter_context(owned(folder))
             if experiment is None:
                 with processes.one_first():
                     experiment = load_run_images(run.config, data_dir, console)
+            run.check_images(experiment)
+            if run != before and processes.leads:
+                record_epochs(run)
+                say(console, f"{folder} goes on from {before.config.epochs} to {run.config.epochs} epochs")
             return train_to_end(run, experiment, console, device, processes, callbacks)
 
 
@@ -143,8 +159,9 @@ def train_to_end(
             "written: remove it and begin again"
         )
     trainer = Trainer(run, experiment, device, processes)
-    if trainer.position.epoch >= config.epochs:
-        say(console, f"{run.folder} is trained to its end, {config.epochs} epochs")
+    if trainer.ended:
+        early = f" of {config.epochs}: no better for {config.patience}" if trainer.stopped_early else ""
+        say(console, f"{run.folder} is trained to its end, {trainer.position.epoch} epochs{early}")
         return run
     begun = f" from step {trainer.position.step}" if trainer.position.step else ""
     if run.initial and not begun:
@@ -164,9 +181,13 @@ def train_to_end(
     estimate = Estimate(console, config, measured, on_cpu=trainer.device.type == "cpu")
     with TrainingProgress(console) as progress:
         trainer.train(Reporters((progress, estimate, *callbacks)))
+    if trainer.stopped_early:
+        say(console, f"stopped early: {config.patience} epochs without a lower error on the validation images")
+    if (kept := run.kept_best()) is not None:
+        say(console, f"kept beside the last: {kept}; --checkpoint last uses the last")
     say(
         console,
-        f"trained {config.epochs} epochs, {trainer.position.step:,} steps, in {trainer.position.seconds:.1f} s "
+        f"trained {trainer.position.epoch} epochs, {trainer.position.step:,} steps, in {trainer.position.seconds:.1f} s "
         f"({trainer.position.step * config.batch / trainer.position.seconds:,.0f} images/s); "
         f"look at it with: quatcaps evaluate {run.folder}",
     )
