@@ -17,12 +17,13 @@ from torch import Tensor, nn
 
 from quatcaps.console import standard_output
 from quatcaps.data import GIVEN
-from quatcaps.data.imageset import ImageSet, concatenate
+from quatcaps.data.imageset import MOST_CLASSES, ImageSet, concatenate
 from quatcaps.data.splits import Experiment
 from quatcaps.data.store import data_folder
 from quatcaps.errors import QuatcapsError
 from quatcaps.models import Network
 from quatcaps.paper.recipes import configured
+from quatcaps.settings import shortened
 from quatcaps.training.config import TrainingConfig
 from quatcaps.training.evaluate import evaluate_trained, images_of
 from quatcaps.training.measure import Evaluation
@@ -203,7 +204,7 @@ def as_images(data: Images, name: str = "given") -> ImageSet:
         if not isinstance(item, tuple | list) or len(item) < 2:
             raise QuatcapsError(f"item {number} of the dataset is a {type(item).__name__}: give (image, class)")
         images.append(as_bytes(item[0], number))
-        labels.append(int(item[1]))
+        labels.append(as_label(item[1], number))
         if images[-1].shape != images[0].shape:
             raise QuatcapsError(
                 f"item {number} of the dataset has shape {tuple(images[-1].shape)}, the first one "
@@ -214,6 +215,21 @@ def as_images(data: Images, name: str = "given") -> ImageSet:
     stored, numbers = torch.stack(images), torch.tensor(labels)
     digest = hashlib.sha256(stored.numpy().tobytes() + numbers.numpy().tobytes()).hexdigest()
     return ImageSet(name, stored, numbers, classes, source="given in Python", digest=digest)
+
+
+def as_label(label: Any, number: int) -> int:
+    """The number of an item's class."""
+    try:
+        found = int(label)
+        whole = bool(found == label)
+    except (TypeError, ValueError, OverflowError, RuntimeError):
+        whole = False
+    if not whole or isinstance(label, str) or not 0 <= found < MOST_CLASSES:
+        raise QuatcapsError(
+            f"the class of item {number} of the dataset is {shortened(label)}: give its number, from 0 to one below the "
+            f"number of classes (at most {MOST_CLASSES:,}); their names go into the dataset's attribute `classes`"
+        )
+    return found
 
 
 def as_bytes(image: Any, number: int) -> Tensor:

@@ -22,6 +22,7 @@ DATASETS = (
     "toys-one-lamp",
 )  # fmt: skip
 RECIPES = ("paper", "best", "small", "demo", "demo-cnn")
+CHECKPOINTS = ("best", "last")
 SPLITS = ("test", "train", "validation")
 NAMED = {"model": MODELS, "dataset": DATASETS}
 """Settings whose help names them all; the help of the others has the choices in its words."""

@@ -12,6 +12,7 @@ import typer
 
 from quatcaps.cli.flags import Device, Weights
 from quatcaps.cli.machine import AsJson, print_json
+from quatcaps.cli.networks import Checkpoint, chosen_network, in_words
 from quatcaps.console import forgive, say, standard_error, standard_output
 from quatcaps.errors import QuatcapsError
 
@@ -37,6 +38,7 @@ def predict(
     ],
     weights: Weights = None,
     top: Annotated[int, typer.Option(help="how many classes to name for each image, the most active first")] = 2,
+    checkpoint: Checkpoint = None,
     as_json: AsJson = False,
     as_csv: Annotated[bool, typer.Option("--csv", help="print a table for programs: a line for each image")] = False,
     device: Device = "auto",
@@ -47,7 +49,6 @@ def predict(
     file that cannot be read is named on standard error, and the others go on; the exit status then is 1.
     """
     from quatcaps.training.run import choose_device
-    from quatcaps.weights.zoo import run_or_weights
 
     run, images = (paths[0], paths[1:]) if weights is None else (None, paths)
     if not images:
@@ -56,7 +57,9 @@ def predict(
         raise QuatcapsError(f"--top {top}: at least 1")
     if as_json and as_csv:
         raise QuatcapsError("--json and --csv were both given: give one of them")
-    trained = run_or_weights(run, weights)
+    trained = chosen_network(run, weights, checkpoint)
+    if trained.checkpoint:
+        say(standard_error(), in_words(trained))
     found = predictions(trained, images, choose_device(device), min(top, len(trained.classes)))
     if as_json:
         count, failed = print_as_json(trained, found)
@@ -108,7 +111,8 @@ def print_as_json(trained: Trained, found: Found) -> Counts:
             continue
         top = [{"class": name, "activation": value} for name, value in named]
         images.append({"path": str(path), **top[0], "top": top})
-    print_json({"network": trained.name, "classes": trained.classes, "images": images})
+    used = trained.checkpoint or None
+    print_json({"network": trained.name, "checkpoint": used, "classes": trained.classes, "images": images})
     return len(images), sum("error" in image for image in images)
 
 

@@ -33,6 +33,7 @@ from quatcaps.training.processes import ALONE, Processes
 from quatcaps.training.run import Run, choose_device
 from quatcaps.training.schedule import learning_rate
 from quatcaps.training.step import TrainingStep, class_weights_of
+from quatcaps.training.trackers import TensorBoard, Tracker, WeightsAndBiases
 
 SECONDS_UNSEEN = 0.2  # between reports of a GPU's steps
 STEPS_UNSEEN = 10  # where several processes train on GPUs
@@ -202,7 +203,12 @@ class Trainer:
     def open_log(self) -> Log:
         if not self.processes.leads:
             return NoLog()
-        return Log(self.run.folder, self.position.step, self.position.epoch, tensorboard=self.config.tensorboard)
+        folder, step, trackers = self.run.folder, self.position.step, list[Tracker]()
+        if self.config.tensorboard:
+            trackers.append(TensorBoard(folder, step))
+        if self.config.wandb:
+            trackers.append(WeightsAndBiases(folder, self.config.wandb, self.config.whole()))
+        return Log(folder, step, self.position.epoch, trackers)
 
     def train_epoch(self, reporter: Reporter, log: Log, stopped: threading.Event) -> None:
         position, reported = self.position, 0.0

@@ -41,6 +41,7 @@ from quatcaps.training.run import (
     write_run,
 )
 from quatcaps.training.step import class_weights_of
+from quatcaps.training.trackers import import_wandb
 from quatcaps.training.trained import Trained
 
 
@@ -202,6 +203,8 @@ def checked(config: TrainingConfig) -> TrainingConfig:
     """
     find_dataset(config.dataset)
     choose_device(config.device)
+    if config.wandb:
+        import_wandb()
     stored = stored_settings(config.model, config.dataset, config.model_settings)
     config = config.changed({"model_settings": stored})
     if config.crop:

@@ -27,6 +27,7 @@ class Trained:
     provenance: str = ""  # where its images came from, in a few words
     digests: dict[str, str] = field(default_factory=dict)  # of those images, by name; empty: unknown
     checkpoint: str = ""  # best or last, where the run keeps both
+    checkpoint_words: str = ""  # the same in words
 
     def __post_init__(self) -> None:
         self.network.class_names, self.network.preprocessing = self.classes, self.preprocessing
@@ -59,4 +60,5 @@ def trained_run(run: Run, checkpoint: str | None = None) -> Trained:
         provenance=run.provenance,
         digests=run.digests,
         checkpoint=("best" if found else "last") if run.config.keeps_best else "",
+        checkpoint_words=str(found) if found else "the last checkpoint",
     )
