@@ -61,8 +61,8 @@ def cross_entropy(
 
 
 def balanced_weights(labels: Int[Tensor, " N"], classes: int) -> Float[Tensor, " classes"]:
-    """N / (K n_c) for the n_c of N images that class c has, K classes having any: all of them weigh as much together, and
-    the mean weight of an image is 1. A class without images has weight 1.
+    """N / (K n_c) for the n_c of N images that class c has, K classes having any: the images of every class weigh as
+    much together, and an image 1 on average. A class without images has weight 1.
 
     >>> import torch
     >>> balanced_weights(torch.tensor([0, 0, 0, 2]), 3).tolist()

@@ -23,7 +23,7 @@ LONGEST_VALUE = 500
 
 
 def setting(default: Any, explanation: str, *, by_dataset: bool = False, later: bool = False) -> Any:
-    """A field with the text that `--help` shows for it; `by_dataset`: each dataset has a value of its own; `later`: files
+    """A field with the text that `--help` shows for it. by_dataset: each dataset has a value of its own. later: files
     of earlier versions have no such entry, and those of this one have it only where it is not the default."""
     metadata = {"help": explanation, "by_dataset": by_dataset, "later": later}
     if isinstance(default, dict):

@@ -226,8 +226,8 @@ def as_label(label: Any, number: int) -> int:
         whole = False
     if not whole or isinstance(label, str) or not 0 <= found < MOST_CLASSES:
         raise QuatcapsError(
-            f"the class of item {number} of the dataset is {shortened(label)}: give its number, from 0 to one below the "
-            f"number of classes (at most {MOST_CLASSES:,}); their names go into the dataset's attribute `classes`"
+            f"the class of item {number} of the dataset is {shortened(label)}: give its number, from 0 to one below "
+            f"the number of classes (at most {MOST_CLASSES:,}); their names go into the dataset's attribute `classes`"
         )
     return found
 

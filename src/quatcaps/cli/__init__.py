@@ -72,7 +72,7 @@ def main() -> None:
     """Runs the command line; an error that a user can mend becomes one line and a non-zero exit."""
     try:
         with plain_warnings():
-            app()
+            app(prog_name="quatcaps")
     except QuatcapsError as error:
         fail(str(error), error.exit_code)
     except KeyboardInterrupt:

@@ -67,7 +67,8 @@ def _flag(field: dataclasses.Field[Any], hint: Any) -> inspect.Parameter:
     default = "by dataset" if field.metadata["by_dataset"] else f"paper: {str(field.default).lower() or 'none'}"
     name = "--" + field.name.replace("_", "-")
     kind: Any = hint | None
-    names, more = [name, *ALIASES.get(field.name, ())], {"help": f"{explanation} ({default})"}
+    names = [name, *ALIASES.get(field.name, ())]
+    more: dict[str, Any] = {"help": f"{explanation} ({default})"}
     if typing.get_origin(hint) is dict:
         kind, names = list[str] | None, [name.removesuffix("s")]
         more = {"help": explanation, "metavar": "NAME=VALUE"}

@@ -71,8 +71,8 @@ def train(
 
     changes = given(settings)
     if resume is not None:
-        beside = {"recipe": recipe, "output": output, "init_from": init_from, "config": config}
-        beside |= {"print_config": print_config}
+        beside: dict[str, Any] = {"recipe": recipe, "output": output, "init_from": init_from, "config": config}
+        beside["print_config"] = print_config
         refused = [name for name in changes if name not in RESUMABLE] + [name for name in beside if beside[name]]
         if refused:
             raise QuatcapsError(

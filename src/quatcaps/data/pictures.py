@@ -248,7 +248,8 @@ def _folders(parent: Path) -> list[Path]:
 
 
 def images_below(folder: Path) -> list[Path]:
-    """The image files at any depth in a folder, in order; hidden ones are left out, and linked folders inside it are not entered."""
+    """The image files at any depth in a folder, in order. Hidden files and folders are left out, and linked folders
+    inside it are not entered."""
 
     def give_up(error: OSError) -> None:
         raise error

@@ -1,4 +1,5 @@
-"""The best checkpoint: the weights after the epoch of the lowest error on the validation images. Test images never choose.
+"""The best checkpoint: the weights after the epoch of the lowest error on the validation images. Test images choose
+nothing.
 
 Which epoch is best, and whether patience has run out, follows from the run's log alone, so that a run that was killed
 chooses again as it did. The best weights lie beside the checkpoints, in a folder of their own:
@@ -75,7 +76,9 @@ class Best:
     error: float  # on the validation images
 
     def __str__(self) -> str:
-        return f"the best checkpoint, after epoch {self.epochs} ({100 * self.error:.2f}% error on the validation images)"
+        return (
+            f"the best checkpoint, after epoch {self.epochs} ({100 * self.error:.2f}% error on the validation images)"
+        )
 
 
 def save(folder: Path, network: nn.Module, position: Position, error: float) -> Path:

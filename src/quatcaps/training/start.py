@@ -186,10 +186,11 @@ def train_to_end(
         say(console, f"stopped early: {config.patience} epochs without a lower error on the validation images")
     if (kept := run.kept_best()) is not None:
         say(console, f"kept beside the last: {kept}; --checkpoint last uses the last")
+    done = trainer.position
     say(
         console,
-        f"trained {trainer.position.epoch} epochs, {trainer.position.step:,} steps, in {trainer.position.seconds:.1f} s "
-        f"({trainer.position.step * config.batch / trainer.position.seconds:,.0f} images/s); "
+        f"trained {done.epoch} epochs, {done.step:,} steps, in {done.seconds:.1f} s "
+        f"({done.step * config.batch / done.seconds:,.0f} images/s); "
         f"look at it with: quatcaps evaluate {run.folder}",
     )
     return run

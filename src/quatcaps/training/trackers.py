@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from quatcaps.errors import QuatcapsError
 from quatcaps.files import read_json, write_json
@@ -14,10 +14,11 @@ ID = "wandb.json"
 """In a run's folder: the name of the run at Weights & Biases, which a run that is resumed keeps."""
 
 
+@runtime_checkable
 class Tracker(Protocol):
     """Takes the numbers of a step or an epoch."""
 
-    def write(self, numbers: Mapping[str, float], step: int) -> None: ...
+    def write(self, numbers: Mapping[str, int | float], step: int) -> None: ...
 
     def close(self) -> None: ...
 
@@ -32,7 +33,7 @@ class TensorBoard:
             raise QuatcapsError("TensorBoard is not installed: pip install 'quatcaps[tensorboard]'") from error
         self.events: Any = SummaryWriter(str(folder / "tensorboard"), purge_step=step + 1)
 
-    def write(self, numbers: Mapping[str, float], step: int) -> None:
+    def write(self, numbers: Mapping[str, int | float], step: int) -> None:
         for name, value in numbers.items():
             self.events.add_scalar(name, value, step)
 
@@ -61,7 +62,7 @@ class WeightsAndBiases:
                 "machine alone"
             ) from error
 
-    def write(self, numbers: Mapping[str, float], step: int) -> None:
+    def write(self, numbers: Mapping[str, int | float], step: int) -> None:
         self.run.log(dict(numbers), step=step)
 
     def close(self) -> None:

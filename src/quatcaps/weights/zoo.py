@@ -37,15 +37,13 @@ def names() -> list[str]:
     return sorted(path.stem for path in PUBLISHED.glob("*.json"))
 
 
-def load(
-    name: str | Path, classes: int | Sequence[str] | None = None, *, checkpoint: str | None = None
-) -> Network:
+def load(name: str | Path, classes: int | Sequence[str] | None = None, *, checkpoint: str | None = None) -> Network:
     """The trained network of that name, in evaluation mode on the CPU.
 
     name: as `quatcaps weights list` shows; or the path of a .safetensors file with its card beside it, or of a run's
     folder. `network.preprocess` makes what it takes from pictures, `network.class_names` says what its classes are.
     classes: how many it shall have instead, or their names; then what belongs to the classes begins anew, for
-    fine-tuning. checkpoint: of a run, `best` by its validation images, or `last`; without, the best if the run keeps it.
+    fine-tuning. checkpoint: of a run, `best` by its validation images, or `last`; without, the best if it keeps one.
 
     >>> import torch
     >>> network = load("qcn-mnist", classes=["round", "straight"])
