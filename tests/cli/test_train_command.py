@@ -138,6 +138,16 @@ def test_runs_of_a_kind_are_numbered(tiny: tuple[object, ...], own_images: Path,
     assert "is not empty" in refused.err, "a folder that is named is taken at its word"
 
 
+def test_a_place_where_no_run_can_go_is_named_before_any_image_is_read(
+    tiny: tuple[object, ...], command: Callable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("quatcaps.training.start.load_run_images", lambda *arguments: pytest.fail("read"))
+    Path("runs").write_text("no folder")
+    outcome = command("train", *tiny)
+    assert outcome.code == 1
+    assert "a file stands where a folder is needed at runs" in outcome.err
+
+
 def test_of_several_each_gets_a_folder_of_its_own(tmp_path: Path) -> None:
     base, found = tmp_path / "runs" / "x", []
     threads = [threading.Thread(target=lambda: found.append(make_numbered(base))) for _ in range(8)]

@@ -64,7 +64,7 @@ class Estimate:
 def in_words(seconds: float) -> str:
     """A duration to about two digits.
 
-    >>> in_words(7), in_words(200), in_words(420_000)
+    >>> in_words(7.0), in_words(200.0), in_words(420_000.0)
     ('7 seconds', '3 minutes', '117 hours')
     """
     for unit, size in (("hours", 3600), ("minutes", 60)):

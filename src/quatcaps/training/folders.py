@@ -26,6 +26,11 @@ def numbered(folder: Path, number: int) -> Path:
     return folder if number == 1 else folder.with_name(f"{folder.name}-{number}")
 
 
+def next_free(folder: Path) -> Path:
+    """The first of the folders that does not exist yet."""
+    return next(place for number in count(1) if not (place := numbered(folder, number)).exists())
+
+
 def make_numbered(folder: Path) -> int:
     """Makes the first of the folders that does not exist, and gives its number; of several processes, each gets
     another."""

@@ -21,7 +21,7 @@ from quatcaps.models import build, parameter_count, stored_settings
 from quatcaps.training.checkpoint import checkpoints
 from quatcaps.training.config import TrainingConfig
 from quatcaps.training.estimate import Estimate, images_to_measure
-from quatcaps.training.folders import default_folder, make_numbered, numbered
+from quatcaps.training.folders import default_folder, make_numbered, next_free, numbered
 from quatcaps.training.initial import begin_with, check_initial, described
 from quatcaps.training.lock import owned
 from quatcaps.training.loop import Reporter, Reporters, Trainer
@@ -74,8 +74,8 @@ def start_run(
         console = processes.console(console)
         config = checked(config)
         processes.share.of(config.batch)
-        if folder is not None and processes.leads:
-            check_free(folder)
+        if processes.leads:
+            check_free(next_free(default_folder(config)) if folder is None else folder)
         if experiment is None:
             with processes.one_first():
                 experiment = load_run_images(config, data_dir, console)
@@ -184,7 +184,7 @@ def train_to_end(
         trainer.train(Reporters((progress, estimate, *callbacks)))
     if trainer.stopped_early:
         say(console, f"stopped early: {config.patience} epochs without a lower error on the validation images")
-    if (kept := run.kept_best()) is not None:
+    if processes.leads and (kept := run.kept_best()) is not None:
         say(console, f"kept beside the last: {kept}; --checkpoint last uses the last")
     done = trainer.position
     say(
