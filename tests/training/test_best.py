@@ -20,7 +20,8 @@ from quatcaps.training.best import Choice, after, choice_of
 from quatcaps.training.config import TrainingConfig
 from quatcaps.training.log import read_log
 from quatcaps.training.loop import Trainer
-from quatcaps.training.run import create_run, open_run, stopped_early, with_epochs
+from quatcaps.training.more_epochs import stopped_early, with_epochs
+from quatcaps.training.run import create_run, open_run
 from quatcaps.training.start import train_run
 from quatcaps.training.trained import trained_run
 from quatcaps.weights.export import finished

@@ -15,7 +15,8 @@ from quatcaps.training.checkpoint import checkpoints
 from quatcaps.training.config import TrainingConfig
 from quatcaps.training.log import read_log
 from quatcaps.training.loop import Trainer
-from quatcaps.training.run import Stretch, create_run, open_run, record_epochs, with_epochs
+from quatcaps.training.more_epochs import record_epochs, with_epochs
+from quatcaps.training.run import Stretch, create_run, open_run
 from quatcaps.training.schedule import learning_rate
 
 CONFIG = TrainingConfig(

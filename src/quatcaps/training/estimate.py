@@ -9,10 +9,9 @@ from rich.console import Console
 from quatcaps.console import say
 from quatcaps.training.config import TrainingConfig
 
-SKIPPED = 2
-"""Steps that are not timed: libraries load and memory is taken in the first ones."""
-LEAST_STEPS, LEAST_SECONDS = 3, 2.0
-"""What is timed at least; a run that is over before is not estimated."""
+LEAST_STEPS, LEAST_SECONDS, ENOUGH_SECONDS = 3, 2.0, 10.0
+"""How many steps are timed at least, and how long, or how long even if they are fewer. A run that is over before is not
+estimated. The first step is not timed: libraries load, and memory is taken."""
 MEASURING = 1 / 3
 """What an image costs that is measured, of what it costs in training: forward without backward."""
 LONG = 3600.0
@@ -29,7 +28,6 @@ class Estimate:
     def __init__(self, console: Console, config: TrainingConfig, measured: int, *, on_cpu: bool) -> None:
         """measured: images that are measured in the whole of what is left, views counted one by one."""
         self.console, self.config, self.measured, self.on_cpu = console, config, measured, on_cpu
-        self.first: int | None = None
         self.begin: tuple[int, float] | None = None
         self.last = 0.0  # when a step was reported
         self.said = False
@@ -38,14 +36,11 @@ class Estimate:
         if self.said:
             return
         now = self.last = time.perf_counter()
-        if self.first is None:
-            self.first = step
         if self.begin is None:
-            if step >= self.first + SKIPPED - 1:
-                self.begin = (step, now)
+            self.begin = (step, now)
             return
         done, seconds = step - self.begin[0], now - self.begin[1]
-        if done < LEAST_STEPS or seconds < LEAST_SECONDS:
+        if seconds < (LEAST_SECONDS if done >= LEAST_STEPS else ENOUGH_SECONDS):
             return
         self.said = True
         left = seconds / done * (steps - step + MEASURING * self.measured / self.config.batch)

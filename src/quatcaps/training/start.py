@@ -25,6 +25,7 @@ from quatcaps.training.folders import default_folder, make_numbered, next_free, 
 from quatcaps.training.initial import begin_with, check_initial, described
 from quatcaps.training.lock import owned
 from quatcaps.training.loop import Reporter, Reporters, Trainer
+from quatcaps.training.more_epochs import record_epochs, with_epochs
 from quatcaps.training.poses import check_poses
 from quatcaps.training.processes import ALONE, Processes, joined
 from quatcaps.training.progress import TrainingProgress
@@ -36,8 +37,6 @@ from quatcaps.training.run import (
     load_images,
     new_run,
     open_run,
-    record_epochs,
-    with_epochs,
     write_run,
 )
 from quatcaps.training.step import class_weights_of

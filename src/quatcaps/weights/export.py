@@ -23,7 +23,8 @@ from quatcaps.tensors import save_tensors
 from quatcaps.training.checkpoint import Position, checkpoints, read_position
 from quatcaps.training.config import TrainingConfig
 from quatcaps.training.evaluate import Progress, errors_on
-from quatcaps.training.run import Run, load_experiment, stopped_early
+from quatcaps.training.more_epochs import stopped_early
+from quatcaps.training.run import Run, load_experiment
 from quatcaps.training.trained import trained_run
 from quatcaps.weights.cards import LIMIT, NAME, Card
 from quatcaps.weights.zoo import SUFFIX, digest
