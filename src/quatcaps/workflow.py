@@ -54,9 +54,9 @@ class Callback:
     """Told how a run gets on; override what you need.
 
     `step` is called where the numbers are looked at: after every step on a CPU, about five times a second on a GPU.
-    Losses and errors are means of the epoch so far. `epoch` counts from 0; `measured` has the errors on the test or
-    validation images by name, and `degrees` the median errors of poses under a pose objective, where this epoch
-    measured them. An exception stops the run.
+    Losses and errors are means of the epoch so far. `epoch` counts from 0, as in log.jsonl: what is printed as epoch 1
+    is epoch 0 here. `measured` has the errors on the test or validation images by name, and `degrees` the median errors
+    of poses under a pose objective, where this epoch measured them. An exception stops the run.
     """
 
     def step(self, step: int, steps: int, epoch: int, loss: float, error: float) -> None: ...

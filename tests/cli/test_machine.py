@@ -16,7 +16,7 @@ from PIL import Image
 import quatcaps
 from quatcaps.data.imageset import ImageSet
 from quatcaps.models import MODELS
-from quatcaps.training import checkpoint, predict
+from quatcaps.training import best, checkpoint, predict
 from quatcaps.training.checkpoint import Position
 from quatcaps.training.config import TrainingConfig
 from quatcaps.training.run import Run, create_run
@@ -152,6 +152,14 @@ def test_evaluation_for_programs(tmp_path: Path, command: Callable, monkeypatch:
     assert (found["split"], found["checkpoint"]) == ("test", None)
     assert found["evaluations"] == json.loads((run.folder / "evaluation-test.json").read_text())
     assert "% error" in outcome.err, "people read the same beside it"
+    both = create_run(tmp_path / "both", config.changed({"keep_best": True, "validation": 0.2}), images)
+    checkpoint.save(both.checkpoints, network, torch.optim.Adam(network.parameters()), Position(epoch=1))
+    best.save(both.checkpoints, network, Position(step=3, epoch=4), 0.25)
+    for which in ("best", "last"):
+        flags = ("--json", "--checkpoint", which, "--data-dir", tmp_path, "--device", "cpu")
+        assert json.loads(command("evaluate", both.folder, *flags).out)["checkpoint"] == which
+    left = sorted(path.name for path in both.folder.glob("evaluation-*.json"))
+    assert left == ["evaluation-test-best.json", "evaluation-test-last.json"]
     refused = command("evaluate", run.folder, "--json", "--checkpoint", "best")
     assert refused.code == 1
     assert refused.out == ""

@@ -1,5 +1,5 @@
-"""The command line: one file per command. It parses, calls and prints; what needs torch is imported by the commands
-that need it, so that `--help` is there at once."""
+"""The command line: one file per command, and what they share. It parses, calls and prints; what needs torch is
+imported by the commands that need it, so that `--help` is there at once."""
 
 from __future__ import annotations
 

@@ -51,10 +51,11 @@ def evaluate(
         say(console, notice)
     with counting(console, "evaluating") as progress:
         evaluations = evaluate_trained(trained, images, chosen, progress)
+    stem = f"evaluation-{split}" + (f"-{trained.checkpoint}" if trained.checkpoint else "")
     if folder is not None:
-        write_evaluation(folder / f"evaluation-{split}.json", evaluations)
+        write_evaluation(folder / f"{stem}.json", evaluations)
         familiar = tuple(evaluations["familiar"].by_azimuth) if config.viewpoints == "azimuth" else ()
-        evaluation_figure(evaluations["all"], folder / f"evaluation-{split}.png", familiar)
+        evaluation_figure(evaluations["all"], folder / f"{stem}.png", familiar)
     for table in evaluation_tables(evaluations["all"]):
         console.print(table.rich(console.width))
     for name, evaluation in evaluations.items():
@@ -63,7 +64,7 @@ def evaluate(
         if evaluation.poses is not None:
             say(console, f"{'':>8}  {poses_in_words(evaluation.poses)}")
     if folder is not None:
-        say(console, f"numbers and picture in {folder / f'evaluation-{split}'}.json and .png")
+        say(console, f"numbers and picture in {folder / stem}.json and .png")
     if as_json:
         found = {name: evaluation.to_json() for name, evaluation in evaluations.items()}
         used = trained.checkpoint or None
