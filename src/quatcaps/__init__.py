@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from quatcaps import data, inspection, layers, losses, models, poses, quaternion, routing, testing, weights
     from quatcaps.capsules import Capsules
     from quatcaps.errors import QuatcapsError
+    from quatcaps.exporting import export
     from quatcaps.models import build, list_models, register_model
     from quatcaps.poses import list_poses, register_pose
     from quatcaps.routing import list_routings, register_routing
@@ -34,6 +35,7 @@ __all__ = [
     "build",
     "data",
     "evaluate",
+    "export",
     "inspection",
     "layers",
     "list_models",
@@ -61,6 +63,7 @@ _HOMES = {
     "TrainingConfig": "training.config",
     "build": "models",
     "evaluate": "workflow",
+    "export": "exporting",
     "list_models": "models",
     "list_poses": "poses",
     "list_routings": "routing",

@@ -16,7 +16,7 @@ from quatcaps.data.imageset import ImageSet
 from quatcaps.data.splits import Experiment
 from quatcaps.errors import QuatcapsError
 from quatcaps.files import new_file, read_json
-from quatcaps.models import parameter_count
+from quatcaps.models import parameter_count, shape_of
 from quatcaps.paper.recipes import paper
 from quatcaps.settings import flags_between
 from quatcaps.tensors import save_tensors
@@ -65,7 +65,7 @@ def export_run(
         save_tensors(weights_file, tensors, {"format": "pt"})
         card = Card(
             name=name,
-            config=run.config,
+            config=by_shape(run.config),
             channels=run.channels,
             classes=run.classes,
             size=run.size,
@@ -87,6 +87,12 @@ def export_run(
         )
         card_file.write_text(json.dumps(card.to_json(), indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
     return card
+
+
+def by_shape(config: TrainingConfig) -> TrainingConfig:
+    """The same configuration with the network by the name of its shape, so that `build` makes it from its name alone."""
+    model, settings = shape_of(config.model, config.model_settings)
+    return config.changed({"model": model, "model_settings": settings})
 
 
 def check_name(name: str, paths: list[Path]) -> None:
