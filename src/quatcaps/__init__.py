@@ -3,7 +3,8 @@
 >>> import quatcaps
 >>> network = quatcaps.build("qcn", channels=2, classes=5)
 
-`build` makes networks by name, `load` trained ones; `train`, `evaluate` and `predict` do what the command line does.
+`build` makes networks by name, `load` trained ones; `train`, `evaluate`, `predict` and `export` do what the command
+line does; `save`, `save_pretrained`, `push_to_hub` and `from_pretrained` keep networks and share them.
 `layers`, `poses`, `routing` and `quaternion` are for networks of one's own, `testing` for tests of them, `inspection`
 for what their poses know; what is registered has a name that `build`, `train` and the command line know.
 """
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from quatcaps.poses import list_poses, register_pose
     from quatcaps.routing import list_routings, register_routing
     from quatcaps.training.config import TrainingConfig
-    from quatcaps.weights import load
+    from quatcaps.weights import from_pretrained, load, push_to_hub, save, save_pretrained
     from quatcaps.workflow import Callback, evaluate, predict, train
 
 __version__ = "0.1.0"
@@ -36,6 +37,7 @@ __all__ = [
     "data",
     "evaluate",
     "export",
+    "from_pretrained",
     "inspection",
     "layers",
     "list_models",
@@ -46,11 +48,14 @@ __all__ = [
     "models",
     "poses",
     "predict",
+    "push_to_hub",
     "quaternion",
     "register_model",
     "register_pose",
     "register_routing",
     "routing",
+    "save",
+    "save_pretrained",
     "testing",
     "train",
     "weights",
@@ -64,14 +69,18 @@ _HOMES = {
     "build": "models",
     "evaluate": "workflow",
     "export": "exporting",
+    "from_pretrained": "weights",
     "list_models": "models",
     "list_poses": "poses",
     "list_routings": "routing",
     "load": "weights",
     "predict": "workflow",
+    "push_to_hub": "weights",
     "register_model": "models",
     "register_pose": "poses",
     "register_routing": "routing",
+    "save": "weights",
+    "save_pretrained": "weights",
     "train": "workflow",
 }
 

@@ -1,5 +1,5 @@
-"""Shapes have names: published weights fit a network that is built from its model's name alone, and what says `qcn` with
-settings, as cards and runs have said it, is still read."""
+"""Shapes have names: published weights fit a network that is built from its model's name alone, and what says `qcn`
+with settings, as cards and runs have said it, is still read."""
 
 from __future__ import annotations
 

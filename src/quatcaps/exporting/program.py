@@ -24,7 +24,7 @@ TRACED = 2
 
 def program_of(module: Portable) -> ExportedProgram:
     """The network as a graph of PyTorch's operators, for batches of any size."""
-    with without_stack_traces():
+    with torch.no_grad(), without_stack_traces():
         made = torch.export.export(module, (module.example(TRACED),), dynamic_shapes={INPUT: {0: Dim("batch")}})
     for node in made.graph.nodes:
         node.meta.pop("stack_trace", None)
