@@ -18,7 +18,7 @@ import quatcaps
 from quatcaps import weights
 from quatcaps.errors import QuatcapsError
 from quatcaps.exporting import Exported, export, onnx_file, program
-from quatcaps.exporting.export import chosen_format, named, wrapped
+from quatcaps.exporting.exported import chosen_format, named, wrapped
 from quatcaps.exporting.portable import Standardised
 from quatcaps.layers import use_backend
 from quatcaps.models import Network
@@ -156,12 +156,13 @@ def test_preprocessing_of_other_kinds(standardise: str) -> None:
 
 def test_networks_that_were_built(tmp_path: Path) -> None:
     network = tiny().train()
-    made = quatcaps.export(network, tmp_path / "a.onnx", size=(28, 28), opset=18)
-    assert made == Exported(made.path, "onnx", made.path.stat().st_size, (1, 28, 28), ("activations",), made.difference)
+    made = quatcaps.export(network, tmp_path / "a.pt2", size=(28, 28))
+    written = made.path.stat().st_size
+    assert made == Exported(tmp_path / "a.pt2", "torch-export", written, (1, 28, 28), ("activations",), made.difference)
     assert network.training, "the network is left as it was"
     assert all(parameter.requires_grad for parameter in network.parameters())
     images = torch.randn(5, 1, 28, 28)
-    found = onnx_file.outputs(made.path, images)["activations"]
+    found = torch.export.load(made.path).module()(images)["activations"]
     assert torch.allclose(found, network.eval()(images).activations, rtol=0, atol=TOLERANCE)
 
 
@@ -212,7 +213,7 @@ def test_a_file_that_differs_is_not_left(tmp_path: Path, monkeypatch: pytest.Mon
 @pytest.mark.usefixtures("unchecked")
 def test_a_program_made_by_hand_is_of_pytorchs_operators() -> None:
     """Whatever backend the device has; and the backend that was asked for, where one was."""
-    network = tiny_capsules(capsules=((3, 2, 1),), iterations=1)
+    network = tiny_capsules(iterations=1)
     images = torch.randn(2, 1, 12, 12)
     made = torch.export.export(network, (images,), dynamic_shapes=({0: Dim("batch")},))
     names = [str(node.target) for node in made.graph.nodes if node.op == "call_function"]
@@ -248,10 +249,13 @@ def test_the_command(command: Callable, tmp_path: Path, monkeypatch: pytest.Monk
     assert "run.pt2 exists" in outcome.err
     assert "--force" in outcome.err
     monkeypatch.setattr(onnx_file, "runtime", lambda: None)
-    outcome = command("export", run.folder)
+    outcome = command("export", run.folder, "--opset", 18)
     assert outcome.code == 0, outcome.err
     assert "not checked: onnxruntime is not installed" in outcome.out
     assert onnxruntime.InferenceSession(tmp_path / "run.onnx").get_inputs()[0].shape == ["batch", 2, 28, 28]
+    import onnx
+
+    assert onnx.load(tmp_path / "run.onnx").opset_import[0].version == 18
     assert sorted(path.name for path in tmp_path.iterdir()) == ["run", "run.onnx", "run.pt2"]
 
 

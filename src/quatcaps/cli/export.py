@@ -23,8 +23,8 @@ def export(
     force: Annotated[bool, typer.Option("--force", help="replace the file if it exists")] = False,
 ) -> None:
     """Write a network as an ONNX file, or as a program of torch.export, and check it against the network."""
-    from quatcaps.exporting.export import ENDINGS, chosen_format
-    from quatcaps.exporting.export import export as write
+    from quatcaps.exporting.exported import ENDINGS, chosen_format
+    from quatcaps.exporting.exported import export as write
 
     chosen = chosen_format(output, format) if output else format or "onnx"
     target = output or Path(f"{Path(network).absolute().name.removesuffix('.safetensors')}{ENDINGS.get(chosen, '')}")
