@@ -23,9 +23,10 @@ TRACED = 2
 
 
 def program_of(module: Portable) -> ExportedProgram:
-    """The network as a graph of PyTorch's operators, for batches of any size."""
+    """The network as a graph of PyTorch's operators, for batches of any size. A named dimension would have PyTorch
+    prove how the strides of all votes compare, which 2.11 cannot."""
     with torch.no_grad(), without_stack_traces():
-        made = torch.export.export(module, (module.example(TRACED),), dynamic_shapes={INPUT: {0: Dim("batch")}})
+        made = torch.export.export(module, (module.example(TRACED),), dynamic_shapes={INPUT: {0: Dim.DYNAMIC}})
     for node in made.graph.nodes:
         node.meta.pop("stack_trace", None)
     return made
