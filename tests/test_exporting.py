@@ -22,6 +22,7 @@ from quatcaps.exporting.exported import chosen_format, named, wrapped
 from quatcaps.exporting.portable import Standardised
 from quatcaps.layers import use_backend
 from quatcaps.models import Network
+from quatcaps.models.logits import Logits
 from quatcaps.training.preprocess import Preprocessing
 from quatcaps.training.run import create_run
 
@@ -186,6 +187,22 @@ def test_what_cannot_be_exported(path: str, changes: dict[str, Any], words: str,
         export(tiny(), tmp_path / path, **{"size": (28, 28), **changes})
     assert sorted(found.name for found in tmp_path.iterdir()) == ["folder.onnx", "there.onnx"]
     assert (tmp_path / "there.onnx").read_text() == "precious"
+
+
+def test_networks_that_pytorch_cannot_export(tmp_path: Path) -> None:
+    class Choosy(Network):
+        def __init__(self) -> None:
+            super().__init__(1, 3)
+            self.scale = torch.nn.Parameter(torch.ones(3))
+
+        def forward(self, images: torch.Tensor) -> Logits:
+            return Logits(images.mean((2, 3)) * (self.scale if images.sum() > 0 else -self.scale))
+
+    with pytest.raises(QuatcapsError, match=r"^torch\.export cannot export this network: .+$"):
+        export(Choosy(), tmp_path / "a.onnx", size=(8, 8))
+    with pytest.raises(QuatcapsError, match="input 3×3 is too small for capsule layers"):
+        export(tiny_capsules(capsules=((3, 2, 1),)), tmp_path / "a.onnx", size=(3, 3))
+    assert not list(tmp_path.iterdir())
 
 
 def test_sizes_that_a_trained_network_does_not_take(tmp_path: Path) -> None:

@@ -70,8 +70,8 @@ def export(
         onnx_file.check(opset)
     name, loaded = named(network)
     module = wrapped(loaded, preprocessing, size)
-    made = program.program_of(module)
     wanted = {count: outputs_of(module, module.example(count)) for count in BATCHES}
+    made = program.program_of(module)
     names = tuple(wanted[BATCHES[0]])
     description = metadata(name, loaded, module, preprocessing)
     with new_file(target) as temporary:
@@ -120,7 +120,7 @@ def named(network: str | Path | Run | Network) -> tuple[str, Network]:
     if isinstance(network, Network):
         return network.model or type(network).__name__, network
     found = trained_run(network) if isinstance(network, Run) else trained(network)
-    return Path(found.name).name, found.network
+    return Path(found.name).name.removesuffix(".safetensors"), found.network
 
 
 def wrapped(network: Network, preprocessing: bool, size: tuple[int, int] | None) -> Portable:

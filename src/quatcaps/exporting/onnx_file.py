@@ -17,7 +17,7 @@ from torch.export import ExportedProgram
 
 from quatcaps.errors import QuatcapsError
 from quatcaps.exporting.portable import INPUT
-from quatcaps.exporting.program import without_stack_traces
+from quatcaps.exporting.program import explaining, without_stack_traces
 
 OPSETS = (18, 23)
 """The oldest that `torch.onnx` writes, and the newest that is tried."""
@@ -38,7 +38,7 @@ def check(opset: int) -> None:
 
 def model_of(program: ExportedProgram, names: Sequence[str], opset: int, metadata: Mapping[str, str]) -> Any:
     """The `onnx.ModelProto` of a program with outputs of these names; the first dimension is called batch."""
-    with quietly(), without_stack_traces():
+    with quietly(), without_stack_traces(), explaining("torch.onnx"):
         made = torch.onnx.export(
             program,
             (),

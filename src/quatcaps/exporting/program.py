@@ -13,7 +13,7 @@ import torch.fx.config
 from torch import Tensor
 from torch.export import Dim, ExportedProgram
 
-from quatcaps.errors import QuatcapsError
+from quatcaps.errors import QuatcapsError, is_out_of_memory
 from quatcaps.exporting.portable import INPUT, Portable
 
 METADATA = "quatcaps.json"
@@ -25,11 +25,23 @@ TRACED = 2
 def program_of(module: Portable) -> ExportedProgram:
     """The network as a graph of PyTorch's operators, for batches of any size. A named dimension would have PyTorch
     prove how the strides of all votes compare, which 2.11 cannot."""
-    with torch.no_grad(), without_stack_traces():
+    with torch.no_grad(), without_stack_traces(), explaining("torch.export"):
         made = torch.export.export(module, (module.example(TRACED),), dynamic_shapes={INPUT: {0: Dim.DYNAMIC}})
     for node in made.graph.nodes:
         node.meta.pop("stack_trace", None)
     return made
+
+
+@contextlib.contextmanager
+def explaining(exporter: str) -> Iterator[None]:
+    """What an exporter cannot do with a network, such as one of one's own, in one line."""
+    try:
+        yield
+    except RuntimeError as error:  # PyTorch's own errors of exporting are of this kind
+        if is_out_of_memory(error):
+            raise
+        words = str(error).strip().splitlines() or [type(error).__name__]
+        raise QuatcapsError(f"{exporter} cannot export this network: {words[0]}") from error
 
 
 @contextlib.contextmanager
