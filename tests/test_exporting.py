@@ -27,7 +27,7 @@ from quatcaps.training.preprocess import Preprocessing
 from quatcaps.training.run import create_run
 
 ALL = "QUATCAPS_TEST_EXPORTS"
-"""Set in the environment, every published weight is exported: 20 seconds each, nearly all of them PyTorch's."""
+"""Set in the environment, every published weight is exported: tens of seconds each, nearly all of them PyTorch's."""
 SMALL = "small"
 CHOSEN = [SMALL, *(weights.names() if os.environ.get(ALL) else [])]
 TOLERANCE = 1e-5
