@@ -108,7 +108,7 @@ LONGEST = (
     "training/test_resume.py", "paper/test_reproduce_command.py", "training/test_processes.py",
     "routing/test_fused.py", "routing/test_em.py", "routing/test_vb.py", "routing/test_gradients.py",
     "data/test_fuzz.py", "cli/test_terminal.py", "bench/test_bench_measure.py", "paper/test_work.py",
-    "paper/test_rendering.py", "explorer/test_server.py", "explorer/test_browser.py",
+    "test_exporting.py", "paper/test_rendering.py", "explorer/test_server.py", "explorer/test_browser.py",
     "test_docs.py", "test_examples.py", "test_package.py",
 )  # fmt: skip
 """Files whose tests take longest: with them first, no process is left with a long one at the end. The rest is quick."""

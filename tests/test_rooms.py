@@ -26,6 +26,7 @@ ROOMS = (
     ("paper",),
     ("weights",),
     ("workflow",),
+    ("exporting",),
     ("cli",),
 )
 """From above to below; those of a line do not know each other."""

@@ -3,7 +3,8 @@
 >>> import quatcaps
 >>> network = quatcaps.build("qcn", channels=2, classes=5)
 
-`build` makes networks by name, `load` trained ones; `train`, `evaluate` and `predict` do what the command line does.
+`build` makes networks by name, `load` trained ones; `train`, `evaluate`, `predict` and `export` do what the command
+line does; `save`, `save_pretrained`, `push_to_hub` and `from_pretrained` keep networks and share them.
 `layers`, `poses`, `routing` and `quaternion` are for networks of one's own, `testing` for tests of them, `inspection`
 for what their poses know; what is registered has a name that `build`, `train` and the command line know.
 """
@@ -17,11 +18,12 @@ if TYPE_CHECKING:
     from quatcaps import data, inspection, layers, losses, models, poses, quaternion, routing, testing, weights
     from quatcaps.capsules import Capsules
     from quatcaps.errors import QuatcapsError
+    from quatcaps.exporting import export
     from quatcaps.models import build, list_models, register_model
     from quatcaps.poses import list_poses, register_pose
     from quatcaps.routing import list_routings, register_routing
     from quatcaps.training.config import TrainingConfig
-    from quatcaps.weights import load
+    from quatcaps.weights import from_pretrained, load, push_to_hub, save, save_pretrained
     from quatcaps.workflow import Callback, evaluate, predict, train
 
 __version__ = "0.1.0"
@@ -34,6 +36,8 @@ __all__ = [
     "build",
     "data",
     "evaluate",
+    "export",
+    "from_pretrained",
     "inspection",
     "layers",
     "list_models",
@@ -44,11 +48,14 @@ __all__ = [
     "models",
     "poses",
     "predict",
+    "push_to_hub",
     "quaternion",
     "register_model",
     "register_pose",
     "register_routing",
     "routing",
+    "save",
+    "save_pretrained",
     "testing",
     "train",
     "weights",
@@ -61,14 +68,19 @@ _HOMES = {
     "TrainingConfig": "training.config",
     "build": "models",
     "evaluate": "workflow",
+    "export": "exporting",
+    "from_pretrained": "weights",
     "list_models": "models",
     "list_poses": "poses",
     "list_routings": "routing",
     "load": "weights",
     "predict": "workflow",
+    "push_to_hub": "weights",
     "register_model": "models",
     "register_pose": "poses",
     "register_routing": "routing",
+    "save": "weights",
+    "save_pretrained": "weights",
     "train": "workflow",
 }
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from torch import Tensor
+from torch.utils import _pytree
 
 
 class Capsules(NamedTuple):
@@ -21,3 +22,7 @@ class Capsules(NamedTuple):
     def scores(self) -> Tensor:
         """What a loss on unbounded scores reads: the activations."""
         return self.activations
+
+
+# torch.export stores what a program returns; PyTorch has no public function for named tuples.
+_pytree._register_namedtuple(Capsules, serialized_type_name="quatcaps.Capsules")

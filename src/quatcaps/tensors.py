@@ -28,6 +28,12 @@ def save_tensors(path: Path, tensors: Mapping[str, Tensor], header: dict[str, st
         raise OSError(int(number[1]) if number else 0, str(error)) from error
 
 
+def plain_tensors(network: nn.Module) -> dict[str, Tensor]:
+    """Parameters and buffers on the CPU, contiguous; what is not whole numbers as float32."""
+    tensors = {name: tensor.detach().cpu() for name, tensor in network.state_dict().items()}
+    return {name: (t.float() if t.is_floating_point() else t).contiguous() for name, t in tensors.items()}
+
+
 def load_tensors(path: Path) -> dict[str, Tensor]:
     """The tensors of a safetensors file, on the CPU."""
     try:

@@ -14,6 +14,7 @@ from quatcaps.cli.data import data_app
 from quatcaps.cli.demo import demo
 from quatcaps.cli.evaluate import evaluate
 from quatcaps.cli.explore import explore
+from quatcaps.cli.export import export
 from quatcaps.cli.inspect import inspect
 from quatcaps.cli.models import models
 from quatcaps.cli.panels import Grouped
@@ -62,7 +63,7 @@ def options(
     add_plugins(plugin or [])
 
 
-for command in (train, evaluate, predict, inspect, explore, demo, reproduce, models, bench):
+for command in (train, evaluate, predict, inspect, explore, export, demo, reproduce, models, bench):
     app.command(cls=Grouped)(command)
 app.add_typer(data_app, name="data")
 app.add_typer(weights_app, name="weights")

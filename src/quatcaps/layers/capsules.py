@@ -211,7 +211,10 @@ class ClassCapsules(CapsuleLayer):
 
 
 def without_autocast(device: torch.device) -> contextlib.AbstractContextManager[object]:
-    """Full precision; some devices, such as `meta`, have no other."""
+    """Full precision; some devices, such as `meta`, have no other. A program that `torch.export` makes without autocast
+    has no need of a region without it, which other runtimes would have to know."""
+    if torch.compiler.is_exporting() and not torch.is_autocast_enabled(device.type):
+        return contextlib.nullcontext()
     if torch.compiler.is_compiling() or torch.amp.is_autocast_available(device.type):
         return torch.autocast(device.type, enabled=False)
     return contextlib.nullcontext()

@@ -38,36 +38,36 @@ def _capsules(
     return Model(summary, CapsuleNetwork, settings, by_dataset or {})
 
 
-MODELS: Registry[Model] = Registry(
-    "model",
-    {
-        "qcn": _capsules("the paper's Quaternion Capsule Network", variants.QCN),
-        "qcn-small": _capsules("QCN with fewer capsules on a coarser grid, for CPUs", variants.QCN_SMALL),
-        "qcn-coarse": _capsules("QCN on a quarter of the grid, with windows of 3×3", variants.QCN_COARSE),
-        "qcn-deep": _capsules("the same behind one more residual block: the published weights", variants.QCN_DEEP),
-        "qcn-rotor": _capsules("QCN of equivariant capsules: rotors from the right", variants.QCN_ROTOR),
-        "qcn-rotor-deep": _capsules("the same in the shape of qcn-deep", variants.QCN_ROTOR_DEEP),
-        "qcn-rotor-small": _capsules("the same in the shape of qcn-small, for CPUs", variants.QCN_ROTOR_SMALL),
-        "qcn-joint": _capsules("QCN, not branched", variants.QCN_JOINT),
-        "qcn-fixed-axis": _capsules("QCN with one fixed axis: only angles are learned", variants.QCN_FIXED_AXIS),
-        "qcn-free": _capsules("QCN with free 3×3 maps instead of rotations", variants.QCN_FREE),
-        "qcn-no-routing": _capsules("QCN with one uniform iteration", variants.QCN_NO_ROUTING),
-        "qcn-logistic": _capsules("QCN with logistic activations, as in Hinton et al. 2018", variants.QCN_LOGISTIC),
-        "em": _capsules("EM*: matrix capsules with EM routing", variants.EM, variants.STEM_ON_CIFAR10),
-        "em-branched": _capsules("EM‡: matrix capsules behind QCN's branches", variants.EM_BRANCHED),
-        "em-joint": _capsules("EM‡, not branched", variants.EM_JOINT),
-        "em-ibm": _capsules("EM-IBM: EM* with the three fixes of Gritzman 2019", variants.EM_IBM),
-        "vb": _capsules("matrix capsules routed by variational Bayes", variants.VB),
-        "cnn": Model(
-            "the CNN of Hinton et al. 2018",
-            CNN,
-            CNNSettings(),
-            {"mnist": {"size": (28, 28)}, "fashionmnist": {"size": (28, 28)}},
-        ),
-        "resnet-20": Model("a residual network with average pooling", ResNet, ResNetSettings()),
-        "cnn-small": Model("a plain CNN of the small QCN's size", SmallCNN, SmallCNNSettings()),
-    },
-)
+OWN: Mapping[str, Model] = {
+    "qcn": _capsules("the paper's Quaternion Capsule Network", variants.QCN),
+    "qcn-small": _capsules("QCN with fewer capsules on a coarser grid, for CPUs", variants.QCN_SMALL),
+    "qcn-coarse": _capsules("QCN on a quarter of the grid, with windows of 3×3", variants.QCN_COARSE),
+    "qcn-deep": _capsules("the same behind one more residual block: the published weights", variants.QCN_DEEP),
+    "qcn-rotor": _capsules("QCN of equivariant capsules: rotors from the right", variants.QCN_ROTOR),
+    "qcn-rotor-deep": _capsules("the same in the shape of qcn-deep", variants.QCN_ROTOR_DEEP),
+    "qcn-rotor-small": _capsules("the same in the shape of qcn-small, for CPUs", variants.QCN_ROTOR_SMALL),
+    "qcn-joint": _capsules("QCN, not branched", variants.QCN_JOINT),
+    "qcn-fixed-axis": _capsules("QCN with one fixed axis: only angles are learned", variants.QCN_FIXED_AXIS),
+    "qcn-free": _capsules("QCN with free 3×3 maps instead of rotations", variants.QCN_FREE),
+    "qcn-no-routing": _capsules("QCN with one uniform iteration", variants.QCN_NO_ROUTING),
+    "qcn-logistic": _capsules("QCN with logistic activations, as in Hinton et al. 2018", variants.QCN_LOGISTIC),
+    "em": _capsules("EM*: matrix capsules with EM routing", variants.EM, variants.STEM_ON_CIFAR10),
+    "em-branched": _capsules("EM‡: matrix capsules behind QCN's branches", variants.EM_BRANCHED),
+    "em-joint": _capsules("EM‡, not branched", variants.EM_JOINT),
+    "em-ibm": _capsules("EM-IBM: EM* with the three fixes of Gritzman 2019", variants.EM_IBM),
+    "vb": _capsules("matrix capsules routed by variational Bayes", variants.VB),
+    "cnn": Model(
+        "the CNN of Hinton et al. 2018",
+        CNN,
+        CNNSettings(),
+        {"mnist": {"size": (28, 28)}, "fashionmnist": {"size": (28, 28)}},
+    ),
+    "resnet-20": Model("a residual network with average pooling", ResNet, ResNetSettings()),
+    "cnn-small": Model("a plain CNN of the small QCN's size", SmallCNN, SmallCNNSettings()),
+}
+"""The models of this package: every installation knows them."""
+
+MODELS: Registry[Model] = Registry("model", OWN)
 """The networks by name."""
 
 
@@ -128,6 +128,23 @@ def stored_settings(name: str, dataset: str, given: Mapping[str, Any]) -> dict[s
     return changes.to_store(MODELS.find(name).settings, {**settings_for(name, dataset), **given}, f"setting of {name}")
 
 
+def shape_of(name: str, given: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
+    """The same network by the name of its shape: that of a model of this package which has all these changes in its
+    own settings; else as given.
+
+    >>> shape_of("qcn", {"branched": False})
+    ('qcn-joint', {})
+    >>> shape_of("qcn", {"branched": False, "primary": 7})
+    ('qcn', {'branched': False, 'primary': 7})
+    """
+    if given:
+        module, wanted = MODELS.find(name).module, settings_of(name, given)
+        for other, model in OWN.items():
+            if model.module is module and model.settings == wanted and not model.by_dataset:
+                return other, {}
+    return name, dict(given)
+
+
 def settings_for(name: str, dataset: str) -> Mapping[str, Any]:
     """What a model changes in its settings for a dataset."""
     return MODELS.find(name).by_dataset.get(dataset, {})
@@ -151,5 +168,6 @@ __all__ = [
     "register_model",
     "settings_for",
     "settings_of",
+    "shape_of",
     "stored_settings",
 ]

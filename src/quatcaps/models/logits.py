@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from torch import Tensor
+from torch.utils import _pytree
 
 
 class Logits(NamedTuple):
@@ -18,3 +19,6 @@ class Logits(NamedTuple):
     def activations(self) -> Tensor:
         """Probabilities (N, classes)."""
         return self.scores.softmax(1)
+
+
+_pytree._register_namedtuple(Logits, serialized_type_name="quatcaps.Logits")  # as of `Capsules`

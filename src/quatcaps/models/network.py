@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Protocol, runtime_checkable
 
 from torch import Tensor, nn
 
+import quatcaps
 from quatcaps.errors import QuatcapsError
 
 
@@ -71,3 +73,26 @@ class Network(nn.Module):
                 "or set network.preprocessing"
             )
         return self.preprocessing(pictures).to(next(self.parameters()).device)
+
+    def save(self, path: str | Path) -> Path:
+        """Writes one .safetensors file that `quatcaps.load` reads back; see `quatcaps.save`.
+
+        >>> import tempfile, quatcaps
+        >>> network = quatcaps.build("qcn-small", channels=1, classes=3)
+        >>> quatcaps.load(network.save(f"{tempfile.mkdtemp()}/mine.safetensors")).classes
+        3
+        """
+        return quatcaps.save(self, path)
+
+    def save_pretrained(self, folder: str | Path, **options: Any) -> Path:
+        """Writes a folder as the Hugging Face Hub has it; see `quatcaps.save_pretrained`."""
+        return quatcaps.save_pretrained(self, folder, **options)
+
+    def push_to_hub(self, repo_id: str, **options: Any) -> str:
+        """Uploads the network to the Hugging Face Hub; see `quatcaps.push_to_hub`."""
+        return quatcaps.push_to_hub(self, repo_id, **options)
+
+    @staticmethod
+    def from_pretrained(source: str | Path, **options: Any) -> Network:
+        """The network in a folder, or in a repository of the Hugging Face Hub; see `quatcaps.from_pretrained`."""
+        return quatcaps.from_pretrained(source, **options)

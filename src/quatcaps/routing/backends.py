@@ -59,8 +59,11 @@ def default(device: torch.device) -> str:
 
 def choose(name: str, shapes: Shapes, dtype: torch.dtype, device: torch.device) -> Choice:
     """The backend that will run: the one asked for, or the device's own for `auto`; where it cannot, the reference
-    stands in, which is announced."""
+    stands in, which is announced. A program that `torch.export` makes is to run without quatcaps: for `auto`, it has
+    the reference, whose operators are PyTorch's own."""
     check(name)
+    if name == AUTO and torch.compiler.is_exporting():
+        return Choice(REFERENCE, BACKENDS[REFERENCE])
     wanted = default(device) if name == AUTO else name
     refusal = BACKENDS[wanted].refuses(shapes, dtype, device)
     if refusal is not None:

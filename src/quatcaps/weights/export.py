@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from quatcaps.data.catalogue import DESCRIPTIONS
 from quatcaps.data.custom import is_path
@@ -16,10 +16,10 @@ from quatcaps.data.imageset import ImageSet
 from quatcaps.data.splits import Experiment
 from quatcaps.errors import QuatcapsError
 from quatcaps.files import new_file, read_json
-from quatcaps.models import parameter_count
+from quatcaps.models import parameter_count, shape_of
 from quatcaps.paper.recipes import paper
 from quatcaps.settings import flags_between
-from quatcaps.tensors import save_tensors
+from quatcaps.tensors import plain_tensors, save_tensors
 from quatcaps.training.checkpoint import Position, checkpoints, read_position
 from quatcaps.training.config import TrainingConfig
 from quatcaps.training.evaluate import Progress, errors_on
@@ -66,7 +66,7 @@ def export_run(
         save_tensors(weights_file, tensors, {"format": "pt"})
         card = Card(
             name=name,
-            config=run.config,
+            config=by_shape(run.config),
             channels=run.channels,
             classes=run.classes,
             size=run.size,
@@ -91,6 +91,12 @@ def export_run(
     return card
 
 
+def by_shape(config: TrainingConfig) -> TrainingConfig:
+    """The same configuration with the network by the name of its shape, from which alone `build` makes it."""
+    model, settings = shape_of(config.model, config.model_settings)
+    return config.changed({"model": model, "model_settings": settings})
+
+
 def check_name(name: str, paths: list[Path]) -> None:
     """Raises where weights cannot have that name, or others have it already."""
     if not NAME.fullmatch(name):
@@ -110,12 +116,6 @@ def finished(run: Run) -> Position:
             f"train --resume {run.folder}"
         )
     return position
-
-
-def plain_tensors(network: nn.Module) -> dict[str, Tensor]:
-    """Parameters and buffers on the CPU, contiguous; what is not whole numbers as float32."""
-    tensors = {name: tensor.detach().cpu() for name, tensor in network.state_dict().items()}
-    return {name: (t.float() if t.is_floating_point() else t).contiguous() for name, t in tensors.items()}
 
 
 def check_size(run: Run, tensors: dict[str, Tensor]) -> None:

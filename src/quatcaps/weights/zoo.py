@@ -15,6 +15,7 @@ from quatcaps.tensors import load_into
 from quatcaps.training.initial import take_weights
 from quatcaps.training.run import open_run
 from quatcaps.training.trained import Trained, trained_run
+from quatcaps.weights import saved
 from quatcaps.weights.cards import Card, read_card
 
 PUBLISHED = Path(__file__).with_name("published")
@@ -40,8 +41,9 @@ def names() -> list[str]:
 def load(name: str | Path, classes: int | Sequence[str] | None = None, *, checkpoint: str | None = None) -> Network:
     """The trained network of that name, in evaluation mode on the CPU.
 
-    name: as `quatcaps weights list` shows; or the path of a .safetensors file with its card beside it, or of a run's
-    folder. `network.preprocess` makes what it takes from pictures, `network.class_names` says what its classes are.
+    name: as `quatcaps weights list` shows; or the path of a run's folder, of what `network.save` or
+    `network.save_pretrained` wrote, or of a .safetensors file with its card beside it. `network.preprocess` makes what
+    it takes from pictures, `network.class_names` says what its classes are.
     classes: how many it shall have instead, or their names; then what belongs to the classes begins anew, for
     fine-tuning. checkpoint: of a run, `best` by its validation images, or `last`; without, the best if it keeps one.
 
@@ -50,6 +52,10 @@ def load(name: str | Path, classes: int | Sequence[str] | None = None, *, checkp
     >>> network(network.preprocess(torch.zeros(1, 28, 28, dtype=torch.uint8))).activations.shape
     torch.Size([1, 2])
     """
+    kept = None if str(name) in names() else saved.read(Path(name))
+    if kept is not None and classes is None and checkpoint is None:
+        description, source = kept
+        return description.network(source)
     found = trained(name, checkpoint)
     return found.network if classes is None else with_classes(found, classes)
 
@@ -73,8 +79,12 @@ def card(name: str | Path) -> Card:
 
 def trained(name: str | Path, checkpoint: str | None = None) -> Trained:
     """A trained network and what it takes; name and checkpoint: as in `load`."""
-    if str(name) not in names() and Path(name).is_dir():
-        return trained_run(open_run(Path(name)), checkpoint)
+    if str(name) not in names():
+        kept = saved.read(Path(name)) if checkpoint is None else None
+        if kept is not None:
+            return saved.as_trained(Path(name), *kept)
+        if Path(name).is_dir():
+            return trained_run(open_run(Path(name)), checkpoint)
     if checkpoint is not None:
         raise QuatcapsError(f"checkpoint = {checkpoint!r} is for runs: {name} are weights, and have one")
     source = find(name)
