@@ -158,6 +158,26 @@ def test_iterations_and_parts(page: Page, address: str) -> None:
     assert votes.locator("[data-part=iterations] input, [data-part=iterations] button").count() == 2
 
 
+def test_parts_of_any_capsule(page: Page, address: str) -> None:
+    opened(page, address)
+    votes = page.locator("#votes .column").first
+    name, tree = votes.locator("[data-part=root-name]"), votes.locator("[data-part=tree]")
+    winner, before = name.inner_text(), tree.inner_text()
+    select = votes.locator("[data-part=root]")
+    select.select_option(value="1:3")
+    page.wait_for_function("(was) => document.querySelector('[data-part=root-name]').textContent !== was", arg=winner)
+    assert name.inner_text().startswith("capsules 1: 3 at ")
+    assert tree.inner_text() != before
+    votes.locator(".layers li").nth(1).locator("button").nth(1).click()
+    wanted = votes.locator(".layers li").nth(1).locator("button").nth(1).inner_text().split(":")[0]
+    page.wait_for_function(
+        "(now) => document.querySelector('[data-part=root-name]').textContent.startsWith(now)",
+        arg=f"capsules 1: {wanted} at ",
+    )
+    select.select_option(value="")
+    page.wait_for_function("(was) => document.querySelector('[data-part=root-name]').textContent === was", arg=winner)
+
+
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_nothing_is_wider_than_the_page_and_everybody_can_use_it(
@@ -207,6 +227,7 @@ def test_the_exported_file_needs_no_server(
         page.keyboard.press("Shift+ArrowRight")
     changes(page, before)
     assert page.locator("#file").is_hidden()
+    assert page.locator("[data-part=root]").is_hidden()
     assert "script>" in page.locator("#classes h3").inner_text()
     assert complaints == []
     context.close()

@@ -65,5 +65,5 @@ def test_every_control_has_a_label() -> None:
     labelled = set(re.findall(r'<label for="([\w-]+)"', PAGE))
     inside = "".join(re.findall(r"<label(?: [^>]*)?>.*?</label>", PAGE, re.S))
     for control in re.findall(r"<(?:input|select)\b[^>]*>", PAGE):
-        (name,) = re.findall(r'\bid="([\w-]+)"', control)
-        assert name in labelled or f'id="{name}"' in inside, f"{name} has no label"
+        (name,) = re.findall(r'\b(?:id|data-part)="([\w-]+)"', control)
+        assert name in labelled or control in inside, f"{name} has no label"

@@ -102,11 +102,42 @@ def test_layers_and_parts_of_a_look(address: str, networks: list[Shown]) -> None
     assert "layers" not in found["networks"][1]
 
 
+def test_parts_of_any_capsule(address: str, networks: list[Shown]) -> None:
+    _, found = ask(f"{address}/api/look?azimuth=10&below=0:1:2")
+    said = found["networks"][0]
+    explanation = networks[0].trained.network.explain(networks[0].inputs(toys.drawn([View(azimuth=10.0)], [48])[48]))
+    activations = explanation.layers[1].capsules.activations[0, 2]
+    root = said["root"]
+    assert (root["level"], root["capsule"]) == (1, 2)
+    assert root["activation"] == pytest.approx(float(activations.max()), abs=1e-4)
+    (first,) = explanation.parts(0, 1, 2, root["row"], root["column"], most=1)
+    assert (said["tree"][0]["capsule"], said["tree"][0]["row"]) == (first.capsule, first.row)
+    _, winners = ask(f"{address}/api/look?azimuth=10")
+    assert winners["networks"][0]["root"]["level"] == 2
+    assert {**said, "root": 0, "tree": 0} == {**winners["networks"][0], "root": 0, "tree": 0}
+
+
+@pytest.mark.parametrize(
+    ("below", "message"),
+    [
+        ("0:0:1", "parts below layer 0: give one from 1 to 2"),
+        ("0:9:1", "parts below layer 9"),
+        ("0:1:4000", "parts below capsule 4000 of layer 1: give one from 0 to"),
+        ("0:-1:1", "give NETWORK:LAYER:CAPSULE"),
+        ("nonsense", "below is 'nonsense'"),
+    ],
+)
+def test_parts_of_capsules_that_there_are_none(address: str, below: str, message: str) -> None:
+    status, found = ask(f"{address}/api/look?below={below}")
+    assert status == 400
+    assert message in found["error"]
+
+
 def test_a_network_is_given_pictures_of_its_own_size(networks: list[Shown]) -> None:
     large = networks[0]
     small = Shown(replace(large.trained, size=(36, 36)))
     view = View(category=1, azimuth=20.0)
-    found = looked([large, small], view)
+    found = looked([large, small], view, {})
     wanted = small.look(toys.drawn([view], [36])[36][0], view.rotor)
     assert found["networks"][1] == wanted
     assert found["networks"][0]["activations"] != wanted["activations"]

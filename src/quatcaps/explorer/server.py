@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
@@ -19,7 +20,7 @@ from torch import Tensor
 from quatcaps.data.pictures import open_picture
 from quatcaps.errors import QuatcapsError
 from quatcaps.explorer.page import FILES, page_file
-from quatcaps.explorer.shown import Shown
+from quatcaps.explorer.shown import Below, Shown
 from quatcaps.explorer.toys import PIXELS, View, catalogue, data_address, drawn
 from quatcaps.training.preprocess import as_channels
 
@@ -85,8 +86,8 @@ class Explorer:
 
     async def look(self, request: Request) -> Response:
         """A toy from somewhere, and what each network makes of it."""
-        view = view_in(request.query_params)
-        return JSONResponse(await self.computed(lambda: looked(self.networks, view)))
+        view, below = view_in(request.query_params), below_in(request.query_params)
+        return JSONResponse(await self.computed(lambda: looked(self.networks, view, below)))
 
     async def turn(self, request: Request) -> Response:
         """A toy from all around."""
@@ -104,7 +105,8 @@ class Explorer:
                 raise QuatcapsError(f"the image has more than {LARGEST_UPLOAD / 2**20:.0f} MB: give a smaller one")
         if not received:
             raise QuatcapsError("no image came: send the bytes of an image file")
-        return JSONResponse(await self.computed(lambda: looked_at(self.networks, bytes(received))))
+        below = below_in(request.query_params)
+        return JSONResponse(await self.computed(lambda: looked_at(self.networks, bytes(received), below)))
 
 
 class BusyError(QuatcapsError):
@@ -148,10 +150,21 @@ def view_in(query: Mapping[str, str]) -> View:
     return View(**{name: number_in(query, name, getattr(usual, name), kind) for name, kind in known.items()})
 
 
-def looked(networks: Sequence[Shown], view: View) -> dict[str, Any]:
+def below_in(query: Mapping[str, str]) -> dict[int, Below]:
+    """Of which capsules an address asks for the parts: by network, NETWORK:LAYER:CAPSULE, with commas between."""
+    found = {}
+    for text in filter(None, query.get("below", "")[:200].split(",")):
+        if not re.fullmatch(r"[0-9]{1,4}:[0-9]{1,4}:[0-9]{1,4}", text, re.ASCII):
+            raise QuatcapsError(f"below is {text!r}: give NETWORK:LAYER:CAPSULE, such as 0:2:5")
+        network, level, capsule = map(int, text.split(":"))
+        found[network] = Below(level, capsule)
+    return found
+
+
+def looked(networks: Sequence[Shown], view: View, below: Mapping[int, Below]) -> dict[str, Any]:
     """What /api/look answers."""
     images = drawn([view], sizes(networks))
-    found = [each.look(images[each.side][0], view.rotor) for each in networks]
+    found = [each.look(images[each.side][0], view.rotor, below.get(k)) for k, each in enumerate(networks)]
     return {"view": view.to_json(), "image": pictures(images[PIXELS][0]), "networks": found}
 
 
@@ -171,11 +184,11 @@ def turned(networks: Sequence[Shown], view: View, steps: int) -> dict[str, Any]:
     }
 
 
-def looked_at(networks: Sequence[Shown], received: bytes) -> dict[str, Any]:
+def looked_at(networks: Sequence[Shown], received: bytes, below: Mapping[int, Below]) -> dict[str, Any]:
     """What /api/image answers."""
     opened = open_picture(io.BytesIO(received), "the image")
     images = {side: as_channels(opened, 2, side) for side in sizes(networks)}
-    found = [each.look(images[each.side]) for each in networks]
+    found = [each.look(images[each.side], below=below.get(k)) for k, each in enumerate(networks)]
     return {"view": None, "image": pictures(images[PIXELS]), "networks": found}
 
 

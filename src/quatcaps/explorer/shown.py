@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -24,9 +24,16 @@ from quatcaps.training.trained import Trained
 KINDS = {3: "direction", 4: "orientation"}
 """What the pose of a class is, by its numbers."""
 PARTS = 6
-"""Strongest parts of the winner; each has BRANCHES parts of its own, and so on."""
+"""Strongest parts of the capsule that is looked below; each has BRANCHES parts of its own, and so on."""
 BRANCHES = 2
 DIGITS = 4
+
+
+class Below(NamedTuple):
+    """The capsule whose parts are asked for; of its places, the one where it is most active is shown."""
+
+    level: int  # 0: primary capsules, which have no parts
+    capsule: int  # its type
 
 
 @dataclass(frozen=True)
@@ -96,8 +103,11 @@ class Shown:
         return for_evaluation(self.trained.config, images)
 
     @torch.inference_mode()
-    def look(self, image: Tensor, orientation: list[float] | None = None) -> dict[str, Any]:
-        """One image (2, H, W) uint8, with the capsules of every layer where there are capsules."""
+    def look(
+        self, image: Tensor, orientation: list[float] | None = None, below: Below | None = None
+    ) -> dict[str, Any]:
+        """One image (2, H, W) uint8, with the capsules of every layer where there are capsules, and the tree below the
+        winner, or below another capsule."""
         inputs, network = self.inputs(image[None]), self.trained.network
         if not isinstance(network, CapsuleNetwork):
             output = network(inputs)
@@ -107,13 +117,15 @@ class Shown:
         classes = explanation.layers[-1].capsules
         found = self.classes(classes.activations[0].flatten(), classes.poses[0].flatten(1), orientation)
         winner = found["winner"]
+        root = root_of(explanation, below or Below(len(explanation.layers) - 1, winner))
         return {
             **found,
             "layers": [
                 layer_of(layer, shares, self.unit)
                 for layer, shares in zip(explanation.layers, winner_shares(explanation, winner), strict=True)
             ],
-            "tree": [part_of(part) for part in tree(explanation, winner)],
+            "root": part_of(root),
+            "tree": [part_of(part) for part in tree(explanation, root)],
             "iterations": [
                 iteration_of(step.capsules, step.assignments, winner) for step in explanation.layers[-1].iterations
             ],
@@ -183,14 +195,28 @@ def winner_shares(explanation: Explanation, winner: int) -> list[Tensor]:
     return found[::-1]
 
 
-def tree(explanation: Explanation, winner: int) -> tuple[Part, ...]:
-    """The strongest parts of the winner, each with its own."""
+def root_of(explanation: Explanation, below: Below) -> Part:
+    """The capsule whose parts are shown, where it is most active; it is no part of anything here."""
+    level, capsule = below
+    top = len(explanation.layers) - 1
+    if not 1 <= level <= top:
+        raise QuatcapsError(f"parts below layer {level}: give one from 1 to {top}")
+    activations = explanation.layers[level].capsules.activations[0]
+    if not 0 <= capsule < len(activations):
+        raise QuatcapsError(f"parts below capsule {capsule} of layer {level}: give one from 0 to {len(activations) - 1}")
+    row, column = divmod(int(activations[capsule].argmax()), activations.shape[2])
+    return Part(level, capsule, row, column, float(activations[capsule, row, column]), assignment=1.0, share=1.0)
+
+
+def tree(explanation: Explanation, root: Part) -> tuple[Part, ...]:
+    """The strongest parts of a capsule, each with its own."""
 
     def below(part: Part) -> Part:
         parts = explanation.parts(0, part.level, part.capsule, part.row, part.column, BRANCHES)
         return part._replace(parts=tuple(below(child) for child in parts))
 
-    return tuple(below(part) for part in explanation.parts(0, len(explanation.layers) - 1, winner, most=PARTS))
+    parts = explanation.parts(0, root.level, root.capsule, root.row, root.column, PARTS)
+    return tuple(below(part) for part in parts)
 
 
 def part_of(part: Part) -> dict[str, Any]:

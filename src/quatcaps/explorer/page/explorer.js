@@ -219,13 +219,25 @@ class Explorer {
     const { turned } = this;
     const view = this.viewNow();
     this.requests.look(
-      async () => this.decoded(await this.source.look(view)),
+      async () => this.decoded(await this.source.look(view, this.below())),
       (found) => {
         if (this.ownImage) return;
         this.show(found, turned);
         this.playing?.next?.();
       },
     );
+  }
+
+  /** Of which capsules the parts are wanted, where it is not the winner. */
+  below() {
+    const roots = this.networks.map((each, k) => (each.votesView?.root ? `${k}:${each.votesView.root}` : ""));
+    return roots.filter((root) => root !== "").join(",");
+  }
+
+  /** The same once more, with the parts of another capsule. */
+  lookBelow() {
+    if (this.ownImage) this.open(this.file);
+    else this.update();
   }
 
   /** With the picture ready to be drawn. */
@@ -381,9 +393,10 @@ class Explorer {
   open(file) {
     this.stop();
     this.dropImage = this.requests.before(
-      async () => this.decoded(await this.source.image(file)),
+      async () => this.decoded(await this.source.image(file, this.below())),
       (found) => {
         this.ownImage = true;
+        this.file = file;
         for (const each of this.networks) each.forgetTrail();
         this.show(found, this.turned);
         this.showControls();

@@ -28,7 +28,7 @@ export class NetworkView {
     this.poseView = new PoseView(this.pose.querySelector("svg"));
     if (this.votes !== null) {
       this.votes.querySelector("[data-part=iterations]").dataset.number = number;
-      this.votesView = new VotesView(this.votes, about, () => explorer.mark());
+      this.votesView = new VotesView(this.votes, about, explorer);
     } else this.votesView = null;
     this.answer = null;
     this.turned = null;

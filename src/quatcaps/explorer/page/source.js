@@ -19,16 +19,17 @@ export class ServerSource {
     return answer("api/about", PATIENCE.look);
   }
 
-  look(view) {
-    return answer(`api/look?${new URLSearchParams(view)}`, PATIENCE.look);
+  /** `below`: of which capsules the parts are wanted, not the winner's: `NETWORK:LAYER:CAPSULE`, with commas. */
+  look(view, below = "") {
+    return answer(`api/look?${new URLSearchParams({ ...view, below })}`, PATIENCE.look);
   }
 
   turn(view, steps) {
     return answer(`api/turn?${new URLSearchParams({ ...view, steps })}`, PATIENCE.turn);
   }
 
-  image(bytes) {
-    return answer("api/image", PATIENCE.look, { method: "POST", body: bytes });
+  image(bytes, below = "") {
+    return answer(`api/image?${new URLSearchParams({ below })}`, PATIENCE.look, { method: "POST", body: bytes });
   }
 }
 

@@ -18,11 +18,15 @@ export function placeOf(layer, row, column, window) {
 const largest = (values) => values.flat(2).reduce((most, value) => Math.max(most, value), 0);
 
 export class VotesView {
-  /** `chosen` is called when a part or a map is chosen, or none any more. */
-  constructor(root, about, chosen) {
+  /** The explorer is told to `mark` when a part or a map is chosen, or none any more, and to `lookBelow` when it is the
+   * parts of another capsule that are wanted: `root`, LAYER:CAPSULE, or "" for the winner. */
+  constructor(panel, about, explorer) {
     this.about = about;
-    this.chosen = chosen;
-    this.find = (name) => root.querySelector(`[data-part="${name}"]`);
+    this.chosen = () => explorer.mark();
+    this.explorer = explorer;
+    this.find = (name) => panel.querySelector(`[data-part="${name}"]`);
+    this.root = "";
+    this.find("root").addEventListener("change", (event) => this.lookBelow(event.target.value));
     this.part = null;
     this.map = null;
     this.open = new Set();
@@ -35,8 +39,6 @@ export class VotesView {
     this.answer = answer;
     this.truth = truth;
     this.picture = picture;
-    const winner = this.about.classes[answer.winner];
-    say(this.find("winner"), winner);
     this.showLayers();
     this.showTree();
     this.showIterations();
@@ -71,6 +73,9 @@ export class VotesView {
       this.map = this.map !== null && this.map.level === level && this.map.type === type ? null : { level, type };
       this.showLayers();
       this.chosen();
+      if (this.explorer.source.computes && level > 0 && type !== null) {
+        this.lookBelow(this.map === null ? "" : `${level}:${type}`);
+      }
     });
     return button;
   }
@@ -104,7 +109,41 @@ export class VotesView {
   // The tree
 
   showTree() {
+    this.showRoot();
     this.showParts(this.find("tree"), this.answer.tree, "");
+  }
+
+  showRoot() {
+    const { root, layers, winner } = this.answer;
+    const classes = layers.length - 1;
+    const place = root.level === classes ? "" : ` at ${root.row}, ${root.column}`;
+    say(this.find("root-name"), `${this.rootName()}${place}`);
+    const select = this.find("root");
+    if (select.childElementCount === 0) {
+      const options = (level, name) =>
+        layers[level].activations.map((_, k) => element("option", { value: `${level}:${k}` }, name(k)));
+      const groups = layers.map((layer, level) => {
+        const name = (k) => (level === classes ? this.about.classes[k] : `${layer.name}: ${k}`);
+        return set(element("optgroup", {}, ...options(level, name)), { label: layer.name });
+      });
+      select.append(element("option", { value: "" }, ""), ...groups.slice(1).reverse());
+    }
+    say(select.firstElementChild, `the winner: ${this.about.classes[winner]}`);
+    select.value = this.root;
+  }
+
+  /** The capsule whose parts are shown. */
+  rootName() {
+    const { root, layers } = this.answer;
+    const name = layers[root.level].name;
+    return root.level === layers.length - 1 ? this.about.classes[root.capsule] : `${name}: ${root.capsule}`;
+  }
+
+  lookBelow(root) {
+    this.root = root;
+    this.part = null;
+    this.open.clear();
+    this.explorer.lookBelow();
   }
 
   showParts(list, parts, path) {
@@ -167,7 +206,7 @@ export class VotesView {
     this.chosen();
   }
 
-  /** The parts of the tree that are in a layer, by place: the share of the winner that comes from them by the ways that
+  /** The parts of the tree that are in a layer, by place: the share of its root that comes from them by the ways that
    * the tree has, and the strongest of them. */
   marks(level) {
     const found = new Map();
@@ -177,13 +216,14 @@ export class VotesView {
         if (part.level > level) walk(part.parts, `${key}.`, whole);
         else add(found, `${part.row}/${part.column}`, { part, key, share: whole });
       });
-    walk(this.answer.tree, "", 1);
+    if (level < this.answer.root.level) walk(this.answer.tree, "", 1);
+    const root = this.root === "" ? "the winner" : this.rootName();
     const layer = this.answer.layers[level];
     return [...found.values()].map(({ part, key, share }) => ({
       key,
       share,
       place: placeOf(layer, part.row, part.column, this.about.window),
-      told: `${layer.name}, row ${part.row}, column ${part.column}: ${fixed(100 * share, 1)}% of the winner`,
+      told: `${layer.name}, row ${part.row}, column ${part.column}: ${fixed(100 * share, 1)}% of ${root}`,
     }));
   }
 
