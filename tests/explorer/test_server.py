@@ -122,7 +122,7 @@ def test_parts_of_any_capsule(address: str, networks: list[Shown]) -> None:
     [
         ("0:0:1", "parts below layer 0: give one from 1 to 2"),
         ("0:9:1", "parts below layer 9"),
-        ("0:1:4000", "parts below capsule 4000 of layer 1: give one from 0 to"),
+        ("0:1:4000", "parts below capsule 4000 of layer 1: it has 0 to"),
         ("0:-1:1", "give NETWORK:LAYER:CAPSULE"),
         ("nonsense", "below is 'nonsense'"),
     ],

@@ -103,9 +103,7 @@ class Shown:
         return for_evaluation(self.trained.config, images)
 
     @torch.inference_mode()
-    def look(
-        self, image: Tensor, orientation: list[float] | None = None, below: Below | None = None
-    ) -> dict[str, Any]:
+    def look(self, image: Tensor, orientation: list[float] | None = None, below: Below | None = None) -> dict[str, Any]:
         """One image (2, H, W) uint8, with the capsules of every layer where there are capsules, and the tree below the
         winner, or below another capsule."""
         inputs, network = self.inputs(image[None]), self.trained.network
@@ -203,7 +201,7 @@ def root_of(explanation: Explanation, below: Below) -> Part:
         raise QuatcapsError(f"parts below layer {level}: give one from 1 to {top}")
     activations = explanation.layers[level].capsules.activations[0]
     if not 0 <= capsule < len(activations):
-        raise QuatcapsError(f"parts below capsule {capsule} of layer {level}: give one from 0 to {len(activations) - 1}")
+        raise QuatcapsError(f"parts below capsule {capsule} of layer {level}: it has 0 to {len(activations) - 1}")
     row, column = divmod(int(activations[capsule].argmax()), activations.shape[2])
     return Part(level, capsule, row, column, float(activations[capsule, row, column]), assignment=1.0, share=1.0)
 
