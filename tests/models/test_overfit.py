@@ -28,7 +28,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
     **{name: {**NARROW, "stem": (16, 5, 3), "capsules": ((8, 3, 2), (8, 2, 1))} for name in ("em", "em-ibm")},
     "qcn-deep": {**NARROW, "pose_blocks": ((8, 1), (8, 2), (16, 2)), "activation_blocks": ((8, 2), (8, 2))},
     "vb": {**NARROW, "stem": (16, 5, 3), "capsules": ((8, 3, 2), (8, 2, 1))},
-    "cnn": {"hidden": 64},
+    "cnn": {"widths": (8, 16), "hidden": 64},
     "resnet-20": {"widths": (8, 16, 32)},
     "cnn-small": {},
 }
@@ -36,7 +36,7 @@ CAPSULE_LOSS = {"loss": "spread", "margin_scale": 10.0}
 OTHER_LOSS = {"loss": "cross-entropy", "score_scale": 1.0}
 # The sigmoid of VB's batch-normalised logits is steep enough for cross-entropy; EM-IBM's thresholds begin near −1000.
 LOSSES = {"vb": {"loss": "cross-entropy", "score_scale": 10.0}}
-RATES = {"cnn": 1e-3}
+RATES = {"cnn": 3e-3}
 MOST_STEPS = 300
 
 
@@ -58,7 +58,7 @@ def test_40_toys_are_learnt_by_heart(name: str, toys: tuple[torch.Tensor, torch.
     step = TrainingStep(network, config, torch.device("cpu"))
     for number in range(MOST_STEPS):
         step.totals.zero_()
-        step(*toys, RATES.get(name, 1e-2), number)
+        step(*toys, RATES.get(name, 5e-3), number)
         if int(step.totals[1]) == 0:
             return
     pytest.fail(f"{int(step.totals[1])} of 40 toys are still wrong after {MOST_STEPS} steps")

@@ -105,7 +105,7 @@ def test_command(command: Callable, toys_folder: Path, tmp_path: Path) -> None:
     given = (*given, "--recipe", "small", "--validation", 0.2, "--evaluate-every", 0)
     outcome = command("train", *given, "--init-from", "qcn-mnist", "--output", tmp_path / "run")
     assert outcome.code == 1
-    assert "the weights of qcn-mnist (qcn) do not fit" in outcome.err
+    assert "the weights of qcn-mnist (qcn-deep) do not fit" in outcome.err
     assert not (tmp_path / "run").exists()
     first = command("train", *given, "--output", tmp_path / "first")
     assert first.code == 0, first.err
