@@ -8,7 +8,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from quatcaps.losses import cross_entropy, margin, spread_loss
+from quatcaps.losses import balanced_weights, cross_entropy, margin, spread_loss
 
 
 def spread_by_loops(activations: list[list[float]], labels: list[int], m: float) -> float:
@@ -51,6 +51,35 @@ def test_spread_loss_gradient() -> None:
     labels = torch.tensor([0, 2])
     assert torch.autograd.gradcheck(lambda values: spread_loss(values, labels, 0.3), activations)
     assert torch.autograd.gradgradcheck(lambda values: spread_loss(values, labels, 0.3), activations)
+
+
+@pytest.mark.parametrize("smoothing", [None, 0.0, 0.2])
+def test_class_weights_multiply_the_loss_of_each_image(smoothing: float | None) -> None:
+    """`smoothing`: of cross-entropy; None: the spread loss."""
+    scores, labels = torch.rand(6, 3, dtype=torch.float64), torch.tensor([0, 0, 1, 2, 2, 2])
+    weights = torch.tensor([2.0, 0.0, 0.5], dtype=torch.float64)
+
+    def loss(values: torch.Tensor, names: torch.Tensor, given: torch.Tensor | None = None) -> torch.Tensor:
+        if smoothing is None:
+            return spread_loss(values, names, 0.8, given)
+        return cross_entropy(values, names, 3.0, smoothing, given)
+
+    one_by_one = [loss(scores[number, None], labels[number, None]) for number in range(6)]
+    wanted = sum(weights[label] * each for label, each in zip(labels, one_by_one, strict=True)) / 6
+    assert loss(scores, labels, weights).item() == pytest.approx(wanted.item(), rel=1e-12)
+    halves = (loss(scores[part], labels[part], weights) for part in (slice(3), slice(3, 6)))
+    assert sum(halves).item() / 2 == pytest.approx(wanted.item(), rel=1e-12), "parts of a batch add up"
+    ones = torch.ones(3, dtype=torch.float64)
+    assert loss(scores, labels, ones).item() == pytest.approx(loss(scores, labels).item(), rel=1e-12)
+
+
+def test_balanced_weights_give_every_class_as_much() -> None:
+    labels = torch.tensor([0] * 8 + [1] * 2 + [3])
+    weights = balanced_weights(labels, 4)
+    by_class = [weights[labels[labels == label]].sum().item() for label in (0, 1, 3)]
+    assert by_class == pytest.approx([11 / 3] * 3)
+    assert weights[labels].mean().item() == pytest.approx(1)
+    assert weights[2] == 1, "no image has it"
 
 
 def test_equation_16() -> None:

@@ -181,6 +181,12 @@ def test_datasets_of_arrays_and_tensors_are_the_same_images(kind: str) -> None:
     assert found.classes == SHAPES
 
 
+def test_labels_come_in_all_kinds_of_numbers() -> None:
+    pixels = np.zeros((4, 4), np.uint8)
+    given = [0, 1.0, True, np.int64(2), np.uint8(1), torch.tensor(2), np.array(1)]
+    assert as_images([(pixels, label) for label in given]).labels.tolist() == [0, 1, 1, 2, 1, 2, 1]
+
+
 @pytest.mark.parametrize(
     ("items", "words"),
     [
@@ -189,6 +195,15 @@ def test_datasets_of_arrays_and_tensors_are_the_same_images(kind: str) -> None:
         ([(torch.zeros(1, 4, 4), 0)], "item 0 is torch.float32 of shape .*: give a Pillow image, or bytes"),
         ([(b"x", 0)], "item 0 is a bytes"),
         ([(np.zeros((4, 4), np.uint8), 0), (np.zeros((4, 5), np.uint8), 1)], "item 1 .* give images of one size"),
+        ([(np.zeros((4, 4), np.uint8), "cat")], "class of item 0 of the dataset is 'cat': give its number, from 0"),
+        ([(np.zeros((4, 4), np.uint8), "1")], "class of item 0 of the dataset is '1'"),
+        ([(np.zeros((4, 4), np.uint8), 0.5)], r"class of item 0 of the dataset is 0\.5"),
+        ([(np.zeros((4, 4), np.uint8), -1)], "class of item 0 of the dataset is -1"),
+        ([(np.zeros((4, 4), np.uint8), float("nan"))], "class of item 0 of the dataset is nan"),
+        ([(np.zeros((4, 4), np.uint8), None)], "class of item 0 of the dataset is None"),
+        ([(np.zeros((4, 4), np.uint8), 10**9)], "at most 10,000"),
+        ([(np.zeros((4, 4), np.uint8), np.eye(2))], "class of item 0 of the dataset is array"),
+        ([(np.zeros((4, 4), np.uint8), torch.eye(2)[0])], "class of item 0 of the dataset is tensor"),
     ],
 )
 def test_datasets_that_cannot_be_used_are_named(items: list[Any], words: str) -> None:

@@ -21,6 +21,12 @@ def standard_output() -> Console:
     return Console()
 
 
+def standard_error() -> Console:
+    """The same for what is said beside the output of a program."""
+    forgive(sys.stderr)
+    return Console(stderr=True)
+
+
 def forgive(stream: object) -> None:
     """Lets a stream replace what its encoding lacks."""
     if hasattr(stream, "reconfigure"):

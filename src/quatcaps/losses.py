@@ -15,14 +15,19 @@ MARGIN_LIMIT = 0.9
 
 
 def spread_loss(
-    activations: Float[Tensor, "N classes"], labels: Int[Tensor, " N"], margin: float | Tensor
+    activations: Float[Tensor, "N classes"],
+    labels: Int[Tensor, " N"],
+    margin: float | Tensor,
+    class_weights: Float[Tensor, " classes"] | None = None,
 ) -> Float[Tensor, ""]:
-    """Equation 13, averaged over the images: Σ_{i ≠ t} max(0, m − (a_t − a_i))², t the true class."""
+    """Equation 13, averaged over the images: Σ_{i ≠ t} max(0, m − (a_t − a_i))², t the true class. class_weights: what
+    an image's loss is multiplied by before the mean, by its class."""
     labels = labels.long()
     true = activations.gather(1, labels[:, None])
     shortfall = (margin - (true - activations)).clamp(min=0).square()
     others = shortfall.scatter(1, labels[:, None], 0.0)
-    return others.sum(1).mean()
+    losses = others.sum(1)
+    return losses.mean() if class_weights is None else (class_weights[labels] * losses).mean()
 
 
 def margin(step: int, scale: float = 50_000) -> float:
@@ -36,14 +41,36 @@ def margin(step: int, scale: float = 50_000) -> float:
 
 
 def cross_entropy(
-    scores: Float[Tensor, "N classes"], labels: Int[Tensor, " N"], scale: float = 1.0, smoothing: float = 0.0
+    scores: Float[Tensor, "N classes"],
+    labels: Int[Tensor, " N"],
+    scale: float = 1.0,
+    smoothing: float = 0.0,
+    class_weights: Float[Tensor, " classes"] | None = None,
 ) -> Float[Tensor, ""]:
     """−log softmax(scale · scores) of the true class, averaged over the images.
 
     Capsule activations lie in [0, 1]: without a scale of 10 or so their softmax is nearly flat. smoothing: the part of
-    the wanted probability that is spread evenly over all classes.
+    the wanted probability that is spread evenly over all classes. class_weights: what an image's loss is multiplied by
+    before the mean, by its class; the mean is over images, not over their weights, so that parts of a batch add up.
     """
-    return F.cross_entropy(scale * scores, labels.long(), label_smoothing=smoothing)
+    labels = labels.long()
+    if class_weights is None:
+        return F.cross_entropy(scale * scores, labels, label_smoothing=smoothing)
+    losses = F.cross_entropy(scale * scores, labels, label_smoothing=smoothing, reduction="none")
+    return (class_weights[labels] * losses).mean()
+
+
+def balanced_weights(labels: Int[Tensor, " N"], classes: int) -> Float[Tensor, " classes"]:
+    """N / (K n_c) for the n_c of N images that class c has, K classes having any: the images of every class weigh as
+    much together, and an image 1 on average. A class without images has weight 1.
+
+    >>> import torch
+    >>> balanced_weights(torch.tensor([0, 0, 0, 2]), 3).tolist()
+    [0.6666666865348816, 1.0, 2.0]
+    """
+    counts = labels.long().cpu().bincount(minlength=classes).float()
+    shown = counts > 0
+    return (counts.sum() / (shown.sum() * counts)).where(shown, counts.new_ones(()))
 
 
 def own_part(poses: Float[Tensor, "N 4"], orientations: Float[Tensor, "N 4"]) -> Float[Tensor, "N 4"]:

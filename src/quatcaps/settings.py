@@ -22,9 +22,10 @@ LONGEST_VALUE = 500
 """Characters of a value in an error."""
 
 
-def setting(default: Any, explanation: str, *, by_dataset: bool = False) -> Any:
-    """A field with the text that `--help` shows for it; `by_dataset`: each dataset has a value of its own."""
-    metadata = {"help": explanation, "by_dataset": by_dataset}
+def setting(default: Any, explanation: str, *, by_dataset: bool = False, later: bool = False) -> Any:
+    """A field with the text that `--help` shows for it. by_dataset: each dataset has a value of its own. later: files
+    of earlier versions have no such entry, and those of this one have it only where it is not the default."""
+    metadata = {"help": explanation, "by_dataset": by_dataset, "later": later}
     if isinstance(default, dict):
         return dataclasses.field(default_factory=lambda: dict(default), metadata=metadata)
     return dataclasses.field(default=default, metadata=metadata)
@@ -175,6 +176,15 @@ def to_json(settings: Any) -> dict[str, Any]:
         field.name: _plain(getattr(settings, field.name), parts.get(field.name))
         for field in dataclasses.fields(settings)
     }
+
+
+def without_later(settings: Any) -> dict[str, Any]:
+    """`to_json` without the fields that came `later` and have their default: as an earlier version wrote them."""
+    values = to_json(settings)
+    for field in dataclasses.fields(settings):
+        if field.metadata.get("later") and getattr(settings, field.name) == field.default:
+            del values[field.name]
+    return values
 
 
 def field_to_json(settings: Any, name: str) -> Any:

@@ -17,12 +17,13 @@ from torch import Tensor, nn
 
 from quatcaps.console import standard_output
 from quatcaps.data import GIVEN
-from quatcaps.data.imageset import ImageSet, concatenate
+from quatcaps.data.imageset import MOST_CLASSES, ImageSet, concatenate
 from quatcaps.data.splits import Experiment
 from quatcaps.data.store import data_folder
 from quatcaps.errors import QuatcapsError
 from quatcaps.models import Network
 from quatcaps.paper.recipes import configured
+from quatcaps.settings import shortened
 from quatcaps.training.config import TrainingConfig
 from quatcaps.training.evaluate import evaluate_trained, images_of
 from quatcaps.training.measure import Evaluation
@@ -95,8 +96,9 @@ def train(
     network: a model's name, or a network that `build` or `load` made, whose weights training begins with; it is not
     changed itself. data: a dataset's name or path; a pair of image sets or PyTorch datasets, for training and testing;
     or one of them, if `validation` is set in the configuration, which then holds out a part. config: a configuration,
-    or changes to that of the `recipe`. output: the run's folder (default: runs/DATASET-MODEL-SEED). resume: go on with
-    the run in `output`, with its own configuration.
+    or changes to that of the `recipe`. output: the run's folder (default: runs/DATASET-MODEL-SEED, or, where that
+    exists, the next of …-2, …-3). resume: go on with the run in `output`, with its own configuration; more `epochs` in
+    `config` than it has let it go on for so many.
     """
     console = Console(quiet=True) if quiet else standard_output()
     place = None if data_dir is None else Path(data_dir)
@@ -104,10 +106,11 @@ def train(
         if output is None:
             raise QuatcapsError("resume = True without output: give the folder of the run to go on with")
         experiment = given_experiment(data, open_run(Path(output)).config)
-        run = resume_run(Path(output), place, console, experiment=experiment, callbacks=callbacks)
+        epochs = more_epochs(config)
+        run = resume_run(Path(output), place, console, None, experiment, callbacks, epochs)
     else:
         configuration = configuration_of(network, data, config, recipe)
-        folder = Path(output) if output is not None else default_folder(configuration)
+        folder = Path(output) if output is not None else None
         experiment = given_experiment(data, configuration)
         run = start_run(configuration, folder, place, console, initial_of(network), experiment, callbacks)
     for callback in callbacks:
@@ -115,9 +118,11 @@ def train(
     return run
 
 
-def default_folder(config: TrainingConfig) -> Path:
-    """Where a run goes that was given no folder."""
-    return Path("runs") / f"{Path(config.dataset).stem}-{config.model}-{config.seed}"
+def more_epochs(config: TrainingConfig | Mapping[str, Any] | None) -> int | None:
+    """How many epochs a run shall have that is resumed, where its caller says so; all else is the run's own."""
+    if config is None or isinstance(config, TrainingConfig) or "epochs" not in config:
+        return None
+    return TrainingConfig().changed({"epochs": config["epochs"]}).epochs
 
 
 def configuration_of(
@@ -199,7 +204,7 @@ def as_images(data: Images, name: str = "given") -> ImageSet:
         if not isinstance(item, tuple | list) or len(item) < 2:
             raise QuatcapsError(f"item {number} of the dataset is a {type(item).__name__}: give (image, class)")
         images.append(as_bytes(item[0], number))
-        labels.append(int(item[1]))
+        labels.append(as_label(item[1], number))
         if images[-1].shape != images[0].shape:
             raise QuatcapsError(
                 f"item {number} of the dataset has shape {tuple(images[-1].shape)}, the first one "
@@ -210,6 +215,21 @@ def as_images(data: Images, name: str = "given") -> ImageSet:
     stored, numbers = torch.stack(images), torch.tensor(labels)
     digest = hashlib.sha256(stored.numpy().tobytes() + numbers.numpy().tobytes()).hexdigest()
     return ImageSet(name, stored, numbers, classes, source="given in Python", digest=digest)
+
+
+def as_label(label: Any, number: int) -> int:
+    """The number of an item's class."""
+    try:
+        found = int(label)
+        whole = bool(found == label)
+    except (TypeError, ValueError, OverflowError, RuntimeError):
+        whole = False
+    if not whole or isinstance(label, str) or not 0 <= found < MOST_CLASSES:
+        raise QuatcapsError(
+            f"the class of item {number} of the dataset is {shortened(label)}: give its number, from 0 to one below "
+            f"the number of classes (at most {MOST_CLASSES:,}); their names go into the dataset's attribute `classes`"
+        )
+    return found
 
 
 def as_bytes(image: Any, number: int) -> Tensor:

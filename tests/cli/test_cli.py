@@ -113,7 +113,6 @@ def one_line(text: str, *words: str) -> None:
         (("--model", "qnc"), ("unknown model 'qnc': did you mean 'qcn'",)),
         (("--recipe", "papr"), ("unknown recipe 'papr': did you mean 'paper'",)),
         (("--loss", "spred"), ("did you mean 'spread'",)),
-        (("--batch", "100000"), ("a batch of 100000 from 900 training images",)),
         (("--epochs", "0"), ("epochs = 0",)),
         (("--crop", "24"), ("input 24×24 is too small", "at least 25×25")),
         (("--crop", "64"), ("crop = 64", "48")),
@@ -166,9 +165,10 @@ def test_unknown_flag(command: Callable) -> None:
 
 
 def test_resume_takes_no_other_settings(run_folder: Path, command: Callable) -> None:
-    outcome = command("train", "--resume", run_folder, "--epochs", "9")
-    assert outcome.code == 1
-    one_line(outcome.err, "--epochs cannot change a run that is resumed")
+    for flag, value in (("--learning-rate", "9"), ("--recipe", "small"), ("--config", "run.json")):
+        outcome = command("train", "--resume", run_folder, flag, value)
+        assert outcome.code == 1
+        one_line(outcome.err, f"{flag} cannot change a run that is resumed")
 
 
 @pytest.mark.parametrize("name", ["evaluate", "predict"])

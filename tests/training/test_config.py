@@ -62,11 +62,25 @@ def test_configuration_is_frozen() -> None:
         ({"seed": 2**63}, "below 2\\^63"),
         ({"epochs": "many"}, "epochs = 'many': it must be a whole number"),
         ({"epoch": 3}, "unknown setting 'epoch': did you mean 'epochs'"),
+        ({"class_weights": "balance"}, "class_weights = 'balance': give none, balanced, or a number for each"),
+        ({"class_weights": "1,-2"}, "they must be 0 or more and finite"),
+        ({"class_weights": [0, 0]}, "one above 0"),
+        ({"class_weights": "1,nan"}, "they must be 0 or more and finite"),
     ],
 )
 def test_bad_settings(changes: dict[str, object], words: str) -> None:
     with pytest.raises(QuatcapsError, match=words):
         paper().changed(changes)
+
+
+def test_settings_that_came_later_are_written_where_they_are_used() -> None:
+    """So that what is made of a configuration by default is as in earlier versions."""
+    later = {"class_weights": "1.0,2.0", "patience": 3, "keep_best": True, "wandb": "toys"}
+    assert not later.keys() & paper().to_json().keys()
+    assert later.keys() < paper().whole().keys()
+    used = paper().changed({**later, "class_weights": [1.0, 2.0], "validation": 0.1})
+    assert later.items() <= used.to_json().items()
+    assert TrainingConfig.from_json(used.to_json()) == used
 
 
 def test_run_round_trip(noise_images: ImageSet, tmp_path: Path) -> None:

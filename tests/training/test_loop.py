@@ -97,6 +97,26 @@ def test_log_holds_what_happened(noise_images: ImageSet, tmp_path: Path) -> None
     assert 0 <= records[9]["test_error"] <= 1, "the end is always measured"
 
 
+def test_class_weights_are_those_of_the_training_images(noise_images: ImageSet, tmp_path: Path) -> None:
+    few = noise_images.select(noise_images.labels.ne(1) | (torch.arange(60) < 30))
+    for given, wanted in (("none", None), ("balanced", [50 / 60, 50 / 30, 50 / 60]), ("1,2,0", [1, 2, 0])):
+        found = trainer(few, tmp_path / given, class_weights=given).step.class_weights
+        assert (found is None) == (wanted is None)
+        assert found is None or found.tolist() == pytest.approx(wanted)
+    with pytest.raises(QuatcapsError, match=r"2 numbers for 3 classes \(one, two, three\); give one for each"):
+        trainer(few, tmp_path / "two", class_weights="1,2")
+
+
+def test_class_weights_of_zero_leave_a_class_out(noise_images: ImageSet, tmp_path: Path) -> None:
+    steps = [
+        trainer(noise_images, tmp_path / weights, class_weights=weights, batch=60).step for weights in ("0,0,1", "none")
+    ]
+    images = torch.randn(60, 2, 28, 28)
+    for step in steps:
+        step(images, noise_images.labels, 1e-3, 0)
+    assert 0 < steps[0].loss.item() < steps[1].loss.item()
+
+
 def test_cut_last_line_of_a_log_is_dropped(tmp_path: Path) -> None:
     path = tmp_path / "log.jsonl"
     path.write_text('{"kind": "step", "step": 1, "epoch": 0}\n{"kind": "st')

@@ -16,6 +16,7 @@ from quatcaps.cli.evaluate import evaluate
 from quatcaps.cli.explore import explore
 from quatcaps.cli.inspect import inspect
 from quatcaps.cli.models import models
+from quatcaps.cli.panels import Grouped
 from quatcaps.cli.predict import predict
 from quatcaps.cli.reproduce import reproduce
 from quatcaps.cli.train import train
@@ -29,7 +30,6 @@ app = typer.Typer(
     help="Quaternion Capsule Networks: train, evaluate and look at them.",
     no_args_is_help=True,
     rich_markup_mode=None,
-    add_completion=False,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
@@ -63,7 +63,7 @@ def options(
 
 
 for command in (train, evaluate, predict, inspect, explore, demo, reproduce, models, bench):
-    app.command()(command)
+    app.command(cls=Grouped)(command)
 app.add_typer(data_app, name="data")
 app.add_typer(weights_app, name="weights")
 
@@ -72,7 +72,7 @@ def main() -> None:
     """Runs the command line; an error that a user can mend becomes one line and a non-zero exit."""
     try:
         with plain_warnings():
-            app()
+            app(prog_name="quatcaps")
     except QuatcapsError as error:
         fail(str(error), error.exit_code)
     except KeyboardInterrupt:

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from quatcaps.cli.flags import DataDir
+from quatcaps.cli.machine import AsJson, print_json
 from quatcaps.console import standard_output
 
 data_app = typer.Typer(
@@ -23,10 +24,13 @@ Side = Annotated[int | None, typer.Option("--size", help="side of the images in 
 
 
 @data_app.command("list")
-def data_list(data_dir: DataDir = None) -> None:
+def data_list(data_dir: DataDir = None, as_json: AsJson = False) -> None:
     """What is known, what of it is here, sizes, licences and citations."""
-    from quatcaps.cli.datasets import list_command
+    from quatcaps.cli.datasets import described, list_command
 
+    if as_json:
+        print_json(described(data_dir))
+        return
     list_command(data_dir, standard_output())
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 
@@ -62,6 +63,42 @@ def list_command(data_dir: Path | None, console: Console) -> None:
         "A custom dataset: the path of a folder of images by class (train/CLASS and test/CLASS, or CLASS), or of "
         "an .npz file.",
     )
+
+
+def described(data_dir: Path | None) -> dict[str, Any]:
+    """The same for programs."""
+    folder = data_folder(data_dir)
+    published = [
+        {
+            "name": name,
+            "training": description.counts["train"],
+            "test": description.counts["test"],
+            "shape": [description.channels, description.side, description.side],
+            "bytes_to_fetch": sum(file.size for file in description.downloads),
+            "here": presence(name, folder),
+            "summary": description.summary,
+            "licence": description.licence,
+            "citation": description.citation,
+            "homepage": description.homepage,
+        }
+        for name, description in DESCRIPTIONS.items()
+    ]
+    rendered = [
+        {
+            "name": name,
+            "training": int(training.replace(",", "")),
+            "test": int(test.replace(",", "")),
+            "shape": [2, 48, 48],
+            "bytes_to_fetch": 0,
+            "here": "rendered where needed",
+            "summary": summary,
+            "licence": "MIT",
+            "citation": None,
+            "homepage": None,
+        }
+        for name, (training, test, summary) in TOYS.items()
+    ]
+    return {"folder": str(folder), "datasets": published + rendered}
 
 
 def presence(name: str, folder: Path) -> str:

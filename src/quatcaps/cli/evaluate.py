@@ -7,20 +7,26 @@ from typing import Annotated
 
 import typer
 
+from quatcaps.cli.choices import SPLITS, completing
 from quatcaps.cli.flags import DataDir, Device, Weights
-from quatcaps.console import counting, say, stages, standard_output
+from quatcaps.cli.machine import AsJson, console_for, print_json
+from quatcaps.cli.networks import Checkpoint, chosen_network, in_words
+from quatcaps.console import counting, say, stages
 from quatcaps.errors import unknown_name
-
-SPLITS = ("test", "train", "validation")
 
 
 def evaluate(
     run: Annotated[Path | None, typer.Argument(help="folder of a run", metavar="RUN")] = None,
     weights: Weights = None,
-    split: Annotated[str, typer.Option(help="test, train, or validation: what the run held out")] = "test",
+    split: Annotated[
+        str,
+        typer.Option(help="test, train, or validation: what the run held out", autocompletion=completing(SPLITS)),
+    ] = "test",
     output: Annotated[
         Path | None, typer.Option(help="folder for the table and the picture (default: the run's; for weights none)")
     ] = None,
+    checkpoint: Checkpoint = None,
+    as_json: AsJson = False,
     device: Device = "auto",
     data_dir: DataDir = None,
 ) -> None:
@@ -29,13 +35,14 @@ def evaluate(
     from quatcaps.report.figures import evaluation_figure
     from quatcaps.report.tables import evaluation_tables
     from quatcaps.training.evaluate import check_images, evaluate_trained, images_of, write_evaluation
-    from quatcaps.training.poses import in_words
+    from quatcaps.training.poses import in_words as poses_in_words
     from quatcaps.training.run import choose_device, load_images
-    from quatcaps.weights.zoo import run_or_weights
 
     if split not in SPLITS:
         raise unknown_name("split", split, SPLITS)
-    console, trained = standard_output(), run_or_weights(run, weights)
+    console, trained = console_for(as_json), chosen_network(run, weights, checkpoint)
+    if trained.checkpoint:
+        say(console, in_words(trained))
     config, folder = trained.config, output or trained.folder
     chosen, place = choose_device(device), data_folder(data_dir)
     with stages(console) as stage:
@@ -54,6 +61,10 @@ def evaluate(
         rate = evaluation.total
         say(console, f"{name:>8}: {rate.percent:.2f}% error ({rate.errors:,} of {rate.images:,} images)")
         if evaluation.poses is not None:
-            say(console, f"{'':>8}  {in_words(evaluation.poses)}")
+            say(console, f"{'':>8}  {poses_in_words(evaluation.poses)}")
     if folder is not None:
         say(console, f"numbers and picture in {folder / f'evaluation-{split}'}.json and .png")
+    if as_json:
+        found = {name: evaluation.to_json() for name, evaluation in evaluations.items()}
+        used = trained.checkpoint or None
+        print_json({"network": trained.name, "checkpoint": used, "split": split, "evaluations": found})

@@ -11,10 +11,14 @@ from typing import Annotated, Any, TypeVar
 
 import typer
 
+from quatcaps.cli.choices import CHOICES, NAMED, complete_weights, completing
+from quatcaps.cli.panels import panel_of
 from quatcaps.errors import QuatcapsError
 
 F = TypeVar("F", bound=Callable[..., Any])
 
+ALIASES = {"learning_rate": ("--lr",), "batch": ("--batch-size",)}
+"""What other programs call these settings."""
 DataDir = Annotated[
     Path | None,
     typer.Option(help="where datasets are kept (default: QUATCAPS_DATA_DIR, or quatcaps in your cache folder)"),
@@ -22,10 +26,17 @@ DataDir = Annotated[
 Weights = Annotated[
     str | None,
     typer.Option(
-        metavar="NAME", help="instead of a run: weights as quatcaps weights list shows, or a .safetensors file's path"
+        metavar="NAME",
+        help="instead of a run: weights as quatcaps weights list shows, or a .safetensors file's path",
+        autocompletion=complete_weights,
     ),
 ]
-Device = Annotated[str, typer.Option(help="cpu, cuda, cuda:N, or auto: cuda where there is one")]
+Device = Annotated[
+    str,
+    typer.Option(
+        help="cpu, cuda, cuda:N, or auto: cuda where there is one", autocompletion=completing(CHOICES["device"])
+    ),
+]
 
 
 def with_flags(settings: type) -> Callable[[F], F]:
@@ -51,18 +62,22 @@ def with_flags(settings: type) -> Callable[[F], F]:
 
 def _flag(field: dataclasses.Field[Any], hint: Any) -> inspect.Parameter:
     explanation = field.metadata["help"]
-    default = "by dataset" if field.metadata["by_dataset"] else f"paper: {str(field.default).lower()}"
+    if field.name in NAMED:
+        explanation = f"{explanation}: {', '.join(NAMED[field.name])}"
+    default = "by dataset" if field.metadata["by_dataset"] else f"paper: {str(field.default).lower() or 'none'}"
     name = "--" + field.name.replace("_", "-")
     kind: Any = hint | None
-    option: Any
+    names = [name, *ALIASES.get(field.name, ())]
+    more: dict[str, Any] = {"help": f"{explanation} ({default})"}
     if typing.get_origin(hint) is dict:
-        kind, option = list[str] | None, typer.Option(name.removesuffix("s"), metavar="NAME=VALUE", help=explanation)
+        kind, names = list[str] | None, [name.removesuffix("s")]
+        more = {"help": explanation, "metavar": "NAME=VALUE"}
     elif hint is bool:
-        option = typer.Option(f"{name}/--no-{name[2:]}", help=f"{explanation} ({default})")
+        names = [f"{name}/--no-{name[2:]}"]
     elif typing.get_origin(hint) is tuple:
-        kind, option = str | None, typer.Option(name, metavar="VALUE,…", help=f"{explanation} ({default})")
-    else:
-        option = typer.Option(name, help=f"{explanation} ({default})")
+        kind, more = str | None, {**more, "metavar": "VALUE,…"}
+    complete = completing(CHOICES[field.name]) if field.name in CHOICES else None
+    option = typer.Option(*names, autocompletion=complete, rich_help_panel=panel_of(field.name), **more)
     return inspect.Parameter(
         field.name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=Annotated[kind, option]
     )

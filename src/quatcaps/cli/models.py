@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from quatcaps.cli.machine import AsJson, print_json
 from quatcaps.console import say, standard_output
 
 
-def models() -> None:
+def models(as_json: AsJson = False) -> None:
     """The networks: parameters by dataset, votes and operations per image."""
     from quatcaps.models import MODELS
     from quatcaps.poses import list_poses
-    from quatcaps.report.networks import models_table
+    from quatcaps.report.networks import models_table, sizes
     from quatcaps.routing import list_routings
 
+    if as_json:
+        found = [{**vars(each), "summary": MODELS[each.name].summary} for each in sizes()]
+        print_json({"models": found, "poses": list_poses(), "routings": list_routings()})
+        return
     console = standard_output()
     console.print(models_table().rich(console.width))
     for name, model in MODELS.items():

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from quatcaps.cli.flags import DataDir, Device
+from quatcaps.cli.machine import AsJson, print_json
 from quatcaps.console import counting, say, stages, standard_output
 from quatcaps.errors import QuatcapsError
 
@@ -19,12 +20,15 @@ weights_app = typer.Typer(
 
 
 @weights_app.command("list")
-def weights_list() -> None:
+def weights_list(as_json: AsJson = False) -> None:
     """What there is: network, dataset, parameters, error, size, and how each was chosen among several runs."""
     from quatcaps.weights.page import how_chosen, list_table
     from quatcaps.weights.zoo import NONE, card, names
 
     console, cards = standard_output(), [card(name) for name in names()]
+    if as_json:
+        print_json({"weights": [each.to_json() for each in cards]})
+        return
     if not cards:
         say(console, NONE)
         return

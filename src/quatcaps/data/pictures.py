@@ -229,7 +229,7 @@ def _all_files(listing: Listing) -> list[Path]:
 
 
 def _by_class(parent: Path) -> dict[str, list[Path]]:
-    found = {folder.name: _images(folder) for folder in _folders(parent)}
+    found = {folder.name: images_below(folder) for folder in _folders(parent)}
     if not found:
         raise QuatcapsError(f"{parent} has no class folders: lay images out as {LAYOUTS}")
     for name, files in found.items():
@@ -247,8 +247,9 @@ def _folders(parent: Path) -> list[Path]:
     return sorted(found, key=lambda folder: natural(folder.name))
 
 
-def _images(folder: Path) -> list[Path]:
-    """The image files at any depth in a class folder; linked folders inside it are not entered."""
+def images_below(folder: Path) -> list[Path]:
+    """The image files at any depth in a folder, in order. Hidden files and folders are left out, and linked folders
+    inside it are not entered."""
 
     def give_up(error: OSError) -> None:
         raise error

@@ -185,6 +185,12 @@ RECIPES: dict[str, Recipe] = {
 }
 
 
+def recipe_for(device: str) -> str:
+    """What is trained where neither a recipe nor a network nor a dataset is named, by the device's type: on CUDA the
+    paper's run; on a CPU, where that takes days, what ends in minutes."""
+    return "paper" if device == "cuda" else "demo"
+
+
 def configured(recipe: str, changes: Mapping[str, Any]) -> TrainingConfig:
     """A recipe by name with some settings replaced. Model settings are added to those of the recipe, which are left out
     where the network is another one.

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from quatcaps.data.catalogue import DESCRIPTIONS
 from quatcaps.models import MODELS, build, parameter_count, settings_for
 from quatcaps.models.operations import multiply_adds
@@ -12,11 +14,21 @@ COLUMNS = {"smallNORB": "smallnorb", "MNIST": "mnist", "SVHN": "svhn", "CIFAR-10
 """FashionMNIST has MNIST's."""
 
 
-def models_table(dataset: str = "smallnorb") -> Table:
-    """All networks: parameters by dataset, and what an image of `dataset` costs."""
-    rows = []
+@dataclass(frozen=True)
+class Size:
+    """How large a network is, and what an image costs it."""
+
+    name: str
+    parameters: dict[str, int]  # by dataset
+    votes: int  # of one image; 0: it has no capsules
+    multiply_adds: int  # of one image
+
+
+def sizes(dataset: str = "smallnorb") -> list[Size]:
+    """Of all networks; votes and multiply-adds of an image of `dataset`."""
+    found = []
     for name in MODELS:
-        counts = []
+        counts = {}
         for known in COLUMNS.values():
             description = DESCRIPTIONS[known]
             network = build(
@@ -26,11 +38,25 @@ def models_table(dataset: str = "smallnorb") -> Table:
                 seed=0,
                 **settings_for(name, known),
             )
-            counts.append(f"{parameter_count(network):,}")
+            counts[known] = parameter_count(network)
             if known == dataset:
                 side = PIPELINES[known].crop
                 votes = network.votes(side, side)
                 work = multiply_adds(network, description.channels, (side, side))
-        rows.append((name, *counts, f"{votes:,}" if votes else NOTHING, f"{work / 1e6:,.1f}"))
+        found.append(Size(name, counts, votes, work))
+    return found
+
+
+def models_table(dataset: str = "smallnorb") -> Table:
+    """All networks: parameters by dataset, and what an image of `dataset` costs."""
+    rows = tuple(
+        (
+            each.name,
+            *(f"{count:,}" for count in each.parameters.values()),
+            f"{each.votes:,}" if each.votes else NOTHING,
+            f"{each.multiply_adds / 1e6:,.1f}",
+        )
+        for each in sizes(dataset)
+    )
     title = f"parameters by dataset; votes and million multiply-adds per image ({DESCRIPTIONS[dataset].title})"
-    return Table(title, ("name", *COLUMNS, "votes", "work"), tuple(rows))
+    return Table(title, ("name", *COLUMNS, "votes", "work"), rows)

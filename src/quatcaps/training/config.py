@@ -10,7 +10,7 @@ from typing import Any
 
 from quatcaps.errors import QuatcapsError, unknown_name
 from quatcaps.pipelines import Pipeline
-from quatcaps.settings import change, setting, to_json
+from quatcaps.settings import change, setting, to_json, without_later
 
 LOSSES = ("spread", "cross-entropy")
 SCHEDULES = ("staircase", "cosine", "constant")
@@ -18,6 +18,7 @@ VIEWPOINTS = ("all", "azimuth", "elevation")
 PROTOCOLS = ("strict", "pooled")
 PLACEMENTS = ("auto", "device", "host")
 BACKENDS = ("auto", "reference", "native", "triton")
+CLASS_WEIGHTS = ("none", "balanced")
 RETIRED = {"backend": {"lean": "auto"}}
 """Values that files of earlier versions have, by setting, and what they are read as."""
 RENAMED = {"residence": "placement"}
@@ -53,6 +54,12 @@ class TrainingConfig(Pipeline):
     margin_scale: float = setting(50_000.0, "steps per unit of the spread loss's margin schedule")
     score_scale: float = setting(1.0, "factor on the scores in cross-entropy; 10 suits capsule activations")
     label_smoothing: float = setting(0.0, "cross-entropy: part of the wanted probability given to all classes alike")
+    class_weights: str = setting(
+        "none",
+        "weight of each image's loss by its class: none, balanced (every class weighs as much in all), or a number for "
+        "each class, separated by commas",
+        later=True,
+    )
     pose_weight: float = setting(
         0.0, "weight of the pose objective beside the loss of the classes, on datasets of viewpoints; 0: none"
     )
@@ -81,9 +88,26 @@ class TrainingConfig(Pipeline):
         "(never used to choose); 0: only at the end",
     )
     evaluate_images: int = setting(2000, "images measured between epochs, a fixed choice; 0: all, as at the end")
+    patience: int = setting(
+        0,
+        "stop after so many epochs without a lower error on the validation images (needs --validation), and keep the "
+        "best checkpoint; 0: train to the last epoch",
+        later=True,
+    )
+    keep_best: bool = setting(
+        False,
+        "keep the checkpoint of the lowest error on the validation images beside the last one (needs --validation)",
+        later=True,
+    )
     checkpoint_every: int = setting(1000, "steps between checkpoints")
     log_every: int = setting(50, "steps between lines in the log")
     tensorboard: bool = setting(False, "write TensorBoard events too (needs the extra quatcaps[tensorboard])")
+    wandb: str = setting(
+        "",
+        "project of Weights & Biases to log to as well (needs the extra quatcaps[wandb]; WANDB_MODE=offline keeps it "
+        "on this machine)",
+        later=True,
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -102,7 +126,16 @@ class TrainingConfig(Pipeline):
         for name in (*positive, "learning_rate", "margin_scale", "score_scale", "decay"):
             if not 0 < getattr(self, name) < math.inf:
                 raise QuatcapsError(f"{name} = {getattr(self, name)}: it must be above 0 and finite")
-        for name in ("weight_decay", "pose_weight", "warmup", "evaluate_every", "evaluate_images", "seed", "data_seed"):
+        for name in (
+            "weight_decay",
+            "pose_weight",
+            "warmup",
+            "evaluate_every",
+            "evaluate_images",
+            "patience",
+            "seed",
+            "data_seed",
+        ):
             if not 0 <= getattr(self, name) < math.inf:
                 raise QuatcapsError(f"{name} = {getattr(self, name)}: it must be 0 or more and finite")
         for name in ("seed", "data_seed"):
@@ -118,11 +151,39 @@ class TrainingConfig(Pipeline):
             if not 0 <= getattr(self, name) < 1:
                 raise QuatcapsError(f"{name} = {getattr(self, name)}: it must be 0 or more and below 1")
 
+        self._check_choosing()
+        numbers_of(self.class_weights)
+
+    def _check_choosing(self) -> None:
+        if not self.keeps_best:
+            return
+        what = f"patience = {self.patience}" if self.patience else "keep_best"
+        if not self.validation:
+            raise QuatcapsError(
+                f"{what} without validation images: hold out a part of the training images, --validation 0.1; test "
+                "images choose nothing"
+            )
+        if not self.evaluate_every:
+            raise QuatcapsError(f"{what} with evaluate_every = 0: nothing is measured to choose by; give 1 or more")
+
+    @property
+    def keeps_best(self) -> bool:
+        """Whether the checkpoint of the lowest validation error is kept."""
+        return self.keep_best or self.patience > 0
+
     def changed(self, changes: Mapping[str, Any]) -> TrainingConfig:
         """This configuration with some settings replaced."""
+        weights = changes.get("class_weights")
+        if isinstance(weights, list | tuple):
+            changes = {**changes, "class_weights": ",".join(map(str, weights))}
         return change(self, changes)
 
     def to_json(self) -> dict[str, Any]:
+        """All settings; those that earlier versions had not, only where they are not the default."""
+        return without_later(self)
+
+    def whole(self) -> dict[str, Any]:
+        """All settings, for people."""
         return to_json(self)
 
     @staticmethod
@@ -138,6 +199,27 @@ class TrainingConfig(Pipeline):
             if isinstance(named.get(name), str) and named[name] in known
         }
         return change(TrainingConfig(), {**named, **retired})
+
+
+def numbers_of(class_weights: str) -> tuple[float, ...]:
+    """The numbers among class weights; none where they are a word.
+
+    >>> numbers_of("1, 2.5"), numbers_of("balanced")
+    ((1.0, 2.5), ())
+    """
+    if class_weights in CLASS_WEIGHTS:
+        return ()
+    try:
+        numbers = tuple(float(part) for part in class_weights.split(","))
+    except ValueError as error:
+        raise QuatcapsError(
+            f"class_weights = {class_weights[:100]!r}: give none, balanced, or a number for each class, such as 1,2.5"
+        ) from error
+    if not all(0 <= number < math.inf for number in numbers) or not any(numbers):
+        raise QuatcapsError(
+            f"class_weights = {class_weights[:100]!r}: they must be 0 or more and finite, and one above 0"
+        )
+    return numbers
 
 
 def plain(model_settings: Mapping[str, Any]) -> dict[str, Any]:

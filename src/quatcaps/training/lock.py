@@ -22,7 +22,9 @@ LOCK = ".lock"
 """In a run's folder."""
 SWITCH = "QUATCAPS_NO_LOCK"
 """Set to 1, nothing is locked: for file systems without locks."""
-LEFTOVER = re.compile(r"\.(run\.json|log\.jsonl|state\.json|step-\d+|\.lock\.json)\.[0-9a-f]+\.part(\.\w+)?")
+LEFTOVER = re.compile(
+    r"\.(run\.json|log\.jsonl|state\.json|(?:step|best)-\d+|wandb\.json|\.lock\.json)\.[0-9a-f]+\.part(\.\w+)?"
+)
 """What training had not finished writing when it was killed: temporaries of `quatcaps.files`."""
 
 

@@ -1,15 +1,20 @@
-"""The run's log: one JSON object a line, in the order of the steps; TensorBoard beside it where asked for."""
+"""The run's log: one JSON object a line, in the order of the steps; trackers beside it where asked for.
+
+`epoch` counts from 0 in it, as in callbacks: a record of epoch 0 is what is printed and drawn as epoch 1.
+"""
 
 from __future__ import annotations
 
 import json
 import math
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from quatcaps import strict_json
 from quatcaps.errors import QuatcapsError
 from quatcaps.files import explained, new_file
+from quatcaps.training.trackers import Tracker
 
 Record = dict[str, Any]
 LARGEST = 2**30
@@ -24,7 +29,7 @@ class Log:
     kept by their epoch.
     """
 
-    def __init__(self, folder: Path, step: int, epoch: int, *, tensorboard: bool = False) -> None:
+    def __init__(self, folder: Path, step: int, epoch: int, trackers: Sequence[Tracker] = ()) -> None:
         self.path = folder / "log.jsonl"
         kept = [
             record
@@ -35,22 +40,22 @@ class Log:
             temporary.write_text("".join(json.dumps(record) + "\n" for record in kept), encoding="utf-8")
         with explained(f"write {self.path}"):
             self.file = self.path.open("a", encoding="utf-8")
-        self.events = events_writer(folder / "tensorboard", step) if tensorboard else None
+        self.trackers = trackers
 
     def write(self, kind: str, step: int, **values: Any) -> None:
         with explained(f"write {self.path}"):
             record = {name: value if is_finite(value) else None for name, value in values.items()}  # JSON has no NaN
             self.file.write(json.dumps({"kind": kind, "step": step, **record}) + "\n")
             self.file.flush()
-        if self.events is not None:
-            for name, value in values.items():
-                if isinstance(value, (int, float)):
-                    self.events.add_scalar(f"{kind}/{name}", value, step)
+        if self.trackers:
+            numbers = {f"{kind}/{name}": value for name, value in values.items() if isinstance(value, int | float)}
+            for tracker in self.trackers:
+                tracker.write(numbers, step)
 
     def close(self) -> None:
         self.file.close()
-        if self.events is not None:
-            self.events.close()
+        for tracker in self.trackers:
+            tracker.close()
 
 
 class NoLog(Log):
@@ -96,11 +101,3 @@ def checked(record: Record) -> Record:
 
 def is_finite(value: Any) -> bool:
     return not isinstance(value, float) or math.isfinite(value)
-
-
-def events_writer(folder: Path, step: int) -> Any:
-    try:
-        from torch.utils.tensorboard import SummaryWriter
-    except ImportError as error:
-        raise QuatcapsError("TensorBoard is not installed: pip install 'quatcaps[tensorboard]'") from error
-    return SummaryWriter(str(folder), purge_step=step + 1)

@@ -21,8 +21,9 @@ from quatcaps.data.splits import Experiment
 from quatcaps.errors import QuatcapsError
 from quatcaps.layers import use_backend
 from quatcaps.models import Network
-from quatcaps.training import checkpoint
+from quatcaps.training import best, checkpoint
 from quatcaps.training.averaging import Average
+from quatcaps.training.best import WATCHED, after, choice_in
 from quatcaps.training.checkpoint import Position
 from quatcaps.training.health import NonFiniteError
 from quatcaps.training.log import Log, NoLog
@@ -31,7 +32,8 @@ from quatcaps.training.poses import pose_errors, true_poses
 from quatcaps.training.processes import ALONE, Processes
 from quatcaps.training.run import Run, choose_device
 from quatcaps.training.schedule import learning_rate
-from quatcaps.training.step import TrainingStep
+from quatcaps.training.step import TrainingStep, class_weights_of
+from quatcaps.training.trackers import TensorBoard, Tracker, WeightsAndBiases
 
 SECONDS_UNSEEN = 0.2  # between reports of a GPU's steps
 STEPS_UNSEEN = 10  # where several processes train on GPUs
@@ -97,7 +99,10 @@ class Trainer:
         use_backend(self.network, self.config.backend)
         self.average = self.make_average()
         relative = not experiment.training.aligned
-        self.step = TrainingStep(self.network, self.config, self.device, self.processes, self.average, relative)
+        weights = class_weights_of(self.config, experiment.training)
+        self.step = TrainingStep(
+            self.network, self.config, self.device, self.processes, self.average, relative, weights
+        )
         self.batches = TrainingBatches(
             experiment.training,
             self.config.batch,
@@ -109,14 +114,17 @@ class Trainer:
             views=self.config.pose_weight > 0,
         )
         self.measured = experiment.measured
+        # A choice among epochs is made by all validation images, of which the last epoch has no more than the others.
+        count = 0 if self.config.keeps_best else self.config.evaluate_images
         self.sampled = {
-            name: placed(sample(images, self.config.evaluate_images, self.config.seed), self.device)
+            name: placed(sample(images, count, self.config.seed), self.device)
             for name, images in watched(experiment).items()
         }
         self.position, self.clock = Position(), Clock()
         saved = checkpoint.checkpoints(run.checkpoints)
         if saved:
             self.position = self.restore(saved)
+        self.choice = choice_in(run.folder, self.position.epoch) if self.config.keeps_best else None
         self.first_step = self.position.step
         self.step.totals.copy_(torch.tensor([self.position.loss_sum, self.position.errors], dtype=torch.float64))
         self.check_together(experiment.training)
@@ -157,6 +165,19 @@ class Trainer:
         """The length of the whole run."""
         return self.batches.first(self.config.epochs)
 
+    @property
+    def ended(self) -> bool:
+        """Whether all epochs are done, or patience has run out."""
+        return self.position.epoch >= self.config.epochs or self.stopped_early
+
+    @property
+    def stopped_early(self) -> bool:
+        return self.choice is not None and self.choice.exhausted(self.config.patience)
+
+    def rate(self, step: int) -> float:
+        """The learning rate of a step, by the epochs that the run had then."""
+        return learning_rate(self.config, step, self.batches.first(self.run.epochs_at(step)))
+
     def check_fit(self, images: ImageSet) -> None:
         if images.classes != self.run.classes or images.channels != self.run.channels:
             raise QuatcapsError(
@@ -172,7 +193,7 @@ class Trainer:
         try:
             # cuDNN may else choose kernels whose sums come out in another order each time.
             with stop_signals(patient) as stopped, torch.backends.cudnn.flags(enabled=True, deterministic=True):
-                while self.position.epoch < self.config.epochs:
+                while not self.ended:
                     self.train_epoch(reporter, log, stopped)
                     self.end_epoch(reporter, log, stopped)
             self.save()
@@ -182,13 +203,18 @@ class Trainer:
     def open_log(self) -> Log:
         if not self.processes.leads:
             return NoLog()
-        return Log(self.run.folder, self.position.step, self.position.epoch, tensorboard=self.config.tensorboard)
+        folder, step, trackers = self.run.folder, self.position.step, list[Tracker]()
+        if self.config.tensorboard:
+            trackers.append(TensorBoard(folder, step))
+        if self.config.wandb:
+            trackers.append(WeightsAndBiases(folder, self.config.wandb, self.config.whole()))
+        return Log(folder, step, self.position.epoch, trackers)
 
     def train_epoch(self, reporter: Reporter, log: Log, stopped: threading.Event) -> None:
         position, reported = self.position, 0.0
         self.clock = Clock()
         for batch in self.batches.epoch(position.epoch, position.batch):
-            rate = learning_rate(self.config, position.step, self.steps)
+            rate = self.rate(position.step)
             with self.named_failure():
                 self.step(batch.images, batch.labels, rate, position.step, batch.views)
             position.step += 1
@@ -250,11 +276,18 @@ class Trainer:
         last = position.epoch + 1 == self.config.epochs
         measured: dict[str, float] = {}
         degrees: dict[str, float] = {}
+        chosen = self.choice
         if last or (self.config.evaluate_every and (position.epoch + 1) % self.config.evaluate_every == 0):
-            for name, images in (self.measured if last else self.sampled).items():
-                measured[name], median = self.measure(images, stopped)
+            sets = dict(self.measured if last else self.sampled)
+            while sets:
+                name = next(iter(sets))
+                measured[name], median = self.measure(sets.pop(name), stopped)
                 if median is not None:
                     degrees[name] = median
+                if name == WATCHED and self.config.keeps_best:
+                    chosen = after(chosen, position.epoch, measured[name])
+                    if not last and chosen.exhausted(self.config.patience):
+                        sets = {each: images for each, images in self.measured.items() if each != WATCHED}
         log.write(
             "epoch",
             position.step,
@@ -263,9 +296,12 @@ class Trainer:
             error=error,
             **{f"{name}_error": measured.get(name) for name in self.measured},
             **{f"{name}_degrees": median for name, median in degrees.items()},
-            learning_rate=learning_rate(self.config, position.step - 1, self.steps),
+            learning_rate=self.rate(position.step - 1),
             seconds=round(position.seconds, 3),
         )
+        if chosen is not None and chosen != self.choice and chosen.epoch == position.epoch and self.processes.leads:
+            best.save(self.run.checkpoints, self.kept, position, chosen.error)
+        self.choice = chosen
         reporter.epoch(position.epoch, self.config.epochs, loss, error, measured, degrees)
         position.epoch += 1
         position.batch = 0

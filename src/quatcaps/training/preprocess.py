@@ -40,13 +40,19 @@ class Preprocessing:
 
     def stored(self, pictures: Picture | Sequence[Picture]) -> Tensor:
         """(N, channels, height, width) uint8: the pictures at the size of stored images."""
-        height, width = self.size
-        if height != width:
-            raise QuatcapsError(f"this network was trained on images of {height}×{width}: pictures are read as squares")
+        self.check()
         chosen = as_list(pictures)
         if not chosen:
             raise QuatcapsError("no picture was given: give at least one")
-        return torch.stack([as_pixels(picture, self.channels, height) for picture in chosen])
+        return torch.stack([as_pixels(picture, self.channels, self.size[0]) for picture in chosen])
+
+    def check(self) -> None:
+        """Raises where no picture can be read for this network."""
+        height, width = self.size
+        if height != width:
+            raise QuatcapsError(f"this network was trained on images of {height}×{width}: pictures are read as squares")
+        if not 1 <= self.channels <= 3:
+            raise no_channels(self.channels)
 
 
 def as_list(pictures: Picture | Sequence[Picture]) -> list[Picture]:
@@ -59,12 +65,16 @@ def as_list(pictures: Picture | Sequence[Picture]) -> list[Picture]:
 def as_pixels(picture: Picture, channels: int, size: int) -> Tensor:
     """(channels, size, size) uint8."""
     if not 1 <= channels <= 3:
-        raise QuatcapsError(f"this network takes {channels} channels: pictures are read for 1, 2 or 3")
+        raise no_channels(channels)
     if isinstance(picture, Tensor):
         return resized(picture, channels, size)
     if isinstance(picture, np.ndarray):
         picture = from_array(picture)
     return as_channels(picture if isinstance(picture, Image.Image) else open_picture(Path(picture)), channels, size)
+
+
+def no_channels(channels: int) -> QuatcapsError:
+    return QuatcapsError(f"this network takes {channels} channels: pictures are read for 1, 2 or 3")
 
 
 def as_channels(picture: Image.Image, channels: int, size: int) -> Tensor:

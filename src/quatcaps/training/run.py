@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import platform
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,18 +15,29 @@ import quatcaps
 from quatcaps import data
 from quatcaps.data.imageset import ImageSet
 from quatcaps.data.splits import Experiment, arrange
-from quatcaps.errors import QuatcapsError
+from quatcaps.errors import QuatcapsError, unknown_name
 from quatcaps.files import explained, read_json, write_json
 from quatcaps.models import Network, build
 from quatcaps.models.stored import check_network, check_shape
-from quatcaps.training.checkpoint import AVERAGE, WEIGHTS, checkpoints, load_weights
+from quatcaps.training import best
+from quatcaps.training.best import Best, Choice, choice_in
+from quatcaps.training.checkpoint import AVERAGE, WEIGHTS, Position, checkpoints, load_weights, read_position
 from quatcaps.training.config import TrainingConfig
 from quatcaps.training.identity import check_same, digests_of
 from quatcaps.training.lock import is_own, owned
 
 FORMAT = 2
+CHECKPOINTS = ("best", "last")
 MODEST = 50_000_000
 """Parameters for which memory may be taken before the weights are known to fit them."""
+
+
+@dataclass(frozen=True)
+class Stretch:
+    """A part of a run that was configured for fewer epochs than the rest."""
+
+    step: int  # that was next when the run was given more
+    epochs: int
 
 
 @dataclass(frozen=True)
@@ -41,6 +52,7 @@ class Run:
     provenance: str = ""  # where the images came from, in a few words
     digests: dict[str, str] = field(default_factory=dict)  # of the images, by name; empty: unknown
     initial: str = ""  # whose weights it began with; empty: random ones
+    stretches: tuple[Stretch, ...] = ()  # where it was given more epochs than it was begun with
 
     @property
     def checkpoints(self) -> Path:
@@ -57,25 +69,49 @@ class Run:
             **self.config.model_settings,
         )
 
-    def trained_network(self) -> Network:
-        """The network of the newest checkpoint, ready to evaluate; with the average of its weights, if there is one."""
+    def epochs_at(self, step: int) -> int:
+        """The epochs that the run was configured for when it took a step."""
+        return next((part.epochs for part in self.stretches if step < part.step), self.config.epochs)
+
+    def kept_best(self, which: str | None = None) -> Best | None:
+        """The checkpoint that is used where `which` is asked for: the best one, or None: the last. Without a wish, the
+        best if the run keeps one."""
+        if which not in (None, *CHECKPOINTS):
+            raise unknown_name("checkpoint", str(which), CHECKPOINTS)
+        found = None if which == "last" or not (which or self.config.keeps_best) else best.find(self.checkpoints)
+        if found is None and which == "best":
+            raise QuatcapsError(
+                f"{self.folder} keeps no best checkpoint: use the last, --checkpoint last, or train with --validation "
+                "and --keep-best"
+            )
+        return found
+
+    def trained_network(self, which: str | None = None) -> Network:
+        """The network ready to evaluate, of the best checkpoint or of the newest, as in `kept_best`; with the average
+        of its weights, if there is one."""
+        folder, name = self.weights(which)
+        needed = check_network(self.config.model, self.channels, len(self.classes), self.config.model_settings)
+        with explained(f"read {folder / name}"):
+            held = (folder / name).stat().st_size
+        if needed > max(held, MODEST):
+            raise QuatcapsError(
+                f"{folder / name} does not fit {self.folder / 'run.json'}: it has {held:,} bytes, and the network "
+                f"{needed:,} parameters; one of them is damaged or foreign"
+            )
+        network = self.network()
+        load_weights(folder, network, name)
+        return network.eval()
+
+    def weights(self, which: str | None = None) -> tuple[Path, str]:
+        """The checkpoint's folder, and the file of the weights in it."""
+        if (found := self.kept_best(which)) is not None:
+            return found.folder, WEIGHTS
         saved = checkpoints(self.checkpoints)
         if not saved:
             raise QuatcapsError(
                 f"{self.folder} has no checkpoint yet: train it with quatcaps train --resume {self.folder}"
             )
-        name = AVERAGE if self.config.averaging else WEIGHTS
-        needed = check_network(self.config.model, self.channels, len(self.classes), self.config.model_settings)
-        with explained(f"read {saved[-1] / name}"):
-            held = (saved[-1] / name).stat().st_size
-        if needed > max(held, MODEST):
-            raise QuatcapsError(
-                f"{saved[-1] / name} does not fit {self.folder / 'run.json'}: it has {held:,} bytes, and the network "
-                f"{needed:,} parameters; one of them is damaged or foreign"
-            )
-        network = self.network()
-        load_weights(saved[-1], network, name)
-        return network.eval()
+        return saved[-1], AVERAGE if self.config.averaging else WEIGHTS
 
     def check_images(self, experiment: Experiment) -> None:
         """Raises where the images are not those that the run was begun with, as far as their digests are known."""
@@ -130,6 +166,44 @@ def write_run(run: Run) -> Run:
     return run
 
 
+def with_epochs(run: Run, epochs: int) -> Run:
+    """The run, to go on to more epochs than it was configured for; writes nothing. What it did so far, it did for
+    fewer: the schedule of its rate is told apart by `Run.epochs_at`."""
+    if epochs == run.config.epochs:
+        return run
+    saved = checkpoints(run.checkpoints)
+    position = read_position(saved[-1]) if saved else Position()
+    if epochs < run.config.epochs:
+        raise QuatcapsError(
+            f"{epochs} epochs for {run.folder}, which is configured for {run.config.epochs} and has done "
+            f"{position.epoch}: a run that is resumed can get more epochs, not fewer"
+        )
+    if (choice := stopped_early(run, position)) is not None:
+        raise QuatcapsError(
+            f"{run.folder} was stopped after epoch {choice.measured + 1}, by its patience of {run.config.patience}: "
+            "more epochs do not let it go on; begin another run, --init-from this one"
+        )
+    stretches = (*run.stretches, Stretch(position.step, run.config.epochs)) if position.step else run.stretches
+    return replace(run, config=run.config.changed({"epochs": epochs}), stretches=stretches)
+
+
+def record_epochs(run: Run) -> None:
+    """Writes into the description of a run that it goes on to more epochs; its folder belongs to this process."""
+    description = read_json(run.folder / "run.json", "a run's description")
+    description["config"] = run.config.to_json()
+    if run.stretches:
+        description["stretches"] = [asdict(part) for part in run.stretches]
+    write_json(run.folder / "run.json", description)
+
+
+def stopped_early(run: Run, position: Position) -> Choice | None:
+    """Where a run ran out of patience, if it did."""
+    if not run.config.patience:
+        return None
+    choice = choice_in(run.folder, position.epoch)
+    return choice if choice is not None and choice.exhausted(run.config.patience) else None
+
+
 def open_run(folder: Path) -> Run:
     """The run in a folder; an error where there is none."""
     if not folder.is_dir():
@@ -155,7 +229,11 @@ def open_run(folder: Path) -> Run:
         initial = description.get("initial", "")
         if not isinstance(initial, str):
             raise TypeError("initial must be text")
-        return Run(folder, config, description["channels"], classes, (height, width), provenance, digests, initial)
+        stretches = tuple(Stretch(**part) for part in description.get("stretches", ()))
+        if not all(type(part.step) is int and type(part.epochs) is int and part.epochs > 0 for part in stretches):
+            raise TypeError("stretches must have a step and epochs")
+        shape = (height, width)
+        return Run(folder, config, description["channels"], classes, shape, provenance, digests, initial, stretches)
     except QuatcapsError as error:
         raise QuatcapsError(f"{folder / 'run.json'} is not a run's description: {error}") from error
     except (KeyError, TypeError, ValueError, AttributeError) as error:

@@ -20,6 +20,8 @@ from quatcaps.errors import QuatcapsError
 from quatcaps.models import build, parameter_count, stored_settings
 from quatcaps.training.checkpoint import checkpoints
 from quatcaps.training.config import TrainingConfig
+from quatcaps.training.estimate import Estimate, images_to_measure
+from quatcaps.training.folders import default_folder, make_numbered, next_free, numbered
 from quatcaps.training.initial import begin_with, check_initial, described
 from quatcaps.training.lock import owned
 from quatcaps.training.loop import Reporter, Reporters, Trainer
@@ -34,8 +36,12 @@ from quatcaps.training.run import (
     load_images,
     new_run,
     open_run,
+    record_epochs,
+    with_epochs,
     write_run,
 )
+from quatcaps.training.step import class_weights_of
+from quatcaps.training.trackers import import_wandb
 from quatcaps.training.trained import Trained
 
 
@@ -51,14 +57,15 @@ def load_run_images(config: TrainingConfig, folder: Path | None, console: Consol
 
 def start_run(
     config: TrainingConfig,
-    folder: Path,
+    folder: Path | None,
     data_dir: Path | None,
     console: Console,
     initial: Trained | None = None,
     experiment: Experiment | None = None,
     callbacks: Sequence[Reporter] = (),
 ) -> Run:
-    """Trains a new run in `folder`, with the other processes where torchrun started several.
+    """Trains a new run in `folder`, with the other processes where torchrun started several; without a folder, in
+    runs/DATASET-MODEL-SEED, or the next number of it.
 
     initial: whose weights it begins with. experiment: its images, where they are not those of a dataset. callbacks:
     who else is told how it gets on.
@@ -68,23 +75,27 @@ def start_run(
         config = checked(config)
         processes.share.of(config.batch)
         if processes.leads:
-            check_free(folder)
+            check_free(next_free(default_folder(config)) if folder is None else folder)
         if experiment is None:
             with processes.one_first():
                 experiment = load_run_images(config, data_dir, console)
         training = experiment.training
-        check_batch(config.batch, len(training))
+        config = fitting_batch(config, len(training), processes, console)
         config.check(training.channels, training.size, viewpoints=training.has_viewpoints)
         check_network(config, config.seen(training.size))
         check_objective(config, experiment)
-        run = new_run(folder, config, training, experiment.tests)
+        class_weights_of(config, training)
+        run = new_run(folder or default_folder(config), config, training, experiment.tests)
         if initial is not None:
             check_initial(initial, run.network(), training.classes)
             run = replace(run, initial=described(initial))
+        if folder is None:
+            number = processes.sum(make_numbered(run.folder) if processes.leads else 0)
+            run = replace(run, folder=numbered(run.folder, number))
         with ExitStack() as held:
             if processes.leads:
-                check_free(folder)
-                held.enter_context(owned(folder))
+                check_free(run.folder)
+                held.enter_context(owned(run.folder))
                 write_run(run)
             if initial is not None:
                 with processes.one_first():
@@ -100,17 +111,24 @@ def resume_run(
     device: str | None = None,
     experiment: Experiment | None = None,
     callbacks: Sequence[Reporter] = (),
+    epochs: int | None = None,
 ) -> Run:
-    """Goes on with the run in `folder` from its newest checkpoint, by as many processes as there are now."""
+    """Goes on with the run in `folder` from its newest checkpoint, by as many processes as there are now. epochs: more
+    than it was configured for, in all."""
     with joined() as processes:
         console = processes.console(console)
-        run = open_run(folder)
+        before = open_run(folder)
+        run = before if epochs is None else with_epochs(before, epochs)
         with ExitStack() as held:
             if processes.leads:
                 held.enter_context(owned(folder))
             if experiment is None:
                 with processes.one_first():
                     experiment = load_run_images(run.config, data_dir, console)
+            run.check_images(experiment)
+            if run != before and processes.leads:
+                record_epochs(run)
+                say(console, f"{folder} goes on from {before.config.epochs} to {run.config.epochs} epochs")
             return train_to_end(run, experiment, console, device, processes, callbacks)
 
 
@@ -142,8 +160,9 @@ def train_to_end(
             "written: remove it and begin again"
         )
     trainer = Trainer(run, experiment, device, processes)
-    if trainer.position.epoch >= config.epochs:
-        say(console, f"{run.folder} is trained to its end, {config.epochs} epochs")
+    if trainer.ended:
+        early = f" of {config.epochs}: no better for {config.patience}" if trainer.stopped_early else ""
+        say(console, f"{run.folder} is trained to its end, {trainer.position.epoch} epochs{early}")
         return run
     begun = f" from step {trainer.position.step}" if trainer.position.step else ""
     if run.initial and not begun:
@@ -158,12 +177,20 @@ def train_to_end(
         f"{trainer.batches.count:,} images of {config.dataset}{source} on {trainer.device}{together}{begun}; run in "
         f"{run.folder}",
     )
+    between, at_end = (sum(map(len, sets.values())) for sets in (trainer.sampled, trainer.measured))
+    measured = images_to_measure(config, trainer.position.epoch, between, at_end)
+    estimate = Estimate(console, config, measured, on_cpu=trainer.device.type == "cpu")
     with TrainingProgress(console) as progress:
-        trainer.train(Reporters((progress, *callbacks)))
+        trainer.train(Reporters((progress, estimate, *callbacks)))
+    if trainer.stopped_early:
+        say(console, f"stopped early: {config.patience} epochs without a lower error on the validation images")
+    if processes.leads and (kept := run.kept_best()) is not None:
+        say(console, f"kept beside the last: {kept}; --checkpoint last uses the last")
+    done = trainer.position
     say(
         console,
-        f"trained {config.epochs} epochs, {trainer.position.step:,} steps, in {trainer.position.seconds:.1f} s "
-        f"({trainer.position.step * config.batch / trainer.position.seconds:,.0f} images/s); "
+        f"trained {done.epoch} epochs, {done.step:,} steps, in {done.seconds:.1f} s "
+        f"({done.step * config.batch / done.seconds:,.0f} images/s); "
         f"look at it with: quatcaps evaluate {run.folder}",
     )
     return run
@@ -177,11 +204,24 @@ def checked(config: TrainingConfig) -> TrainingConfig:
     """
     find_dataset(config.dataset)
     choose_device(config.device)
+    if config.wandb:
+        import_wandb()
     stored = stored_settings(config.model, config.dataset, config.model_settings)
     config = config.changed({"model_settings": stored})
     if config.crop:
         check_network(config, (config.crop, config.crop))
     return config
+
+
+def fitting_batch(config: TrainingConfig, images: int, processes: Processes, console: Console) -> TrainingConfig:
+    """The configuration with a batch that is no larger than the dataset; says so where it was."""
+    if config.batch <= images:
+        return config
+    together = processes.share.processes
+    batch = images - images % together
+    check_batch(batch, images)
+    say(console, f"the batch of {config.batch:,} is larger than the {images:,} training images: it becomes {batch:,}")
+    return config.changed({"batch": batch})
 
 
 def check_network(config: TrainingConfig, size: tuple[int, int]) -> None:

@@ -16,11 +16,13 @@ import torch
 from torch import Tensor, nn
 
 from quatcaps.accelerator import current
+from quatcaps.data.imageset import ImageSet
 from quatcaps.data.viewpoints import Views
-from quatcaps.losses import cross_entropy, margin, spread_loss
+from quatcaps.errors import QuatcapsError
+from quatcaps.losses import balanced_weights, cross_entropy, margin, spread_loss
 from quatcaps.models import Network, Output
 from quatcaps.training.averaging import Average
-from quatcaps.training.config import TrainingConfig
+from quatcaps.training.config import TrainingConfig, numbers_of
 from quatcaps.training.health import NonFiniteError, origin
 from quatcaps.training.poses import pose_loss
 from quatcaps.training.processes import ALONE, Processes
@@ -39,10 +41,13 @@ class TrainingStep:
         processes: Processes = ALONE,
         average: Average[Network] | None = None,
         relative_poses: bool = False,
+        class_weights: Tensor | None = None,
     ) -> None:
-        """relative_poses: the pose objective compares two views of a toy, as its own zero is not known."""
+        """relative_poses: the pose objective compares two views of a toy, as its own zero is not known. class_weights:
+        (classes,), of the loss of each image by its class."""
         self.network, self.config, self.device, self.processes = network, config, device, processes
         self.average, self.relative_poses = average, relative_poses
+        self.class_weights = None if class_weights is None else class_weights.to(device)
         processes.synchronise(network)
         self.on_gpu = device.type == "cuda"
         self.optimiser = make_optimiser(network, config, device)
@@ -111,7 +116,7 @@ class TrainingStep:
         assert self.labels is not None
         self.optimiser.zero_grad(set_to_none=True)
         output = self.network(self.images)
-        loss = loss_of(self.config, output, self.labels, self.margin)
+        loss = loss_of(self.config, output, self.labels, self.margin, self.class_weights)
         if self.config.pose_weight and self.views is not None:
             of_poses = pose_loss(output.poses, self.labels, self.views, self.relative_poses)
             loss = loss + self.config.pose_weight * of_poses
@@ -179,7 +184,25 @@ def make_optimiser(network: nn.Module, config: TrainingConfig, device: torch.dev
     )
 
 
-def loss_of(config: TrainingConfig, output: Output, labels: Tensor, margin: Tensor) -> Tensor:
+def loss_of(
+    config: TrainingConfig, output: Output, labels: Tensor, margin: Tensor, class_weights: Tensor | None = None
+) -> Tensor:
     if config.loss == "cross-entropy":
-        return cross_entropy(output.scores.float(), labels, config.score_scale, config.label_smoothing)
-    return spread_loss(output.activations.float(), labels, margin)
+        smoothing = config.label_smoothing
+        return cross_entropy(output.scores.float(), labels, config.score_scale, smoothing, class_weights)
+    return spread_loss(output.activations.float(), labels, margin, class_weights)
+
+
+def class_weights_of(config: TrainingConfig, images: ImageSet) -> Tensor | None:
+    """(classes,) float32, of a run on these training images; None where all weigh the same."""
+    if config.class_weights == "none":
+        return None
+    if config.class_weights == "balanced":
+        return balanced_weights(images.labels, len(images.classes))
+    numbers = numbers_of(config.class_weights)
+    if len(numbers) != len(images.classes):
+        raise QuatcapsError(
+            f"class_weights = {config.class_weights}: {len(numbers)} numbers for {len(images.classes)} classes "
+            f"({', '.join(images.classes[:12])}); give one for each, in this order"
+        )
+    return torch.tensor(numbers)

@@ -26,6 +26,8 @@ class Trained:
     folder: Path | None = None  # where what is measured belongs, if anywhere
     provenance: str = ""  # where its images came from, in a few words
     digests: dict[str, str] = field(default_factory=dict)  # of those images, by name; empty: unknown
+    checkpoint: str = ""  # best or last, where the run keeps both
+    checkpoint_words: str = ""  # the same in words
 
     def __post_init__(self) -> None:
         self.network.class_names, self.network.preprocessing = self.classes, self.preprocessing
@@ -44,11 +46,12 @@ class Trained:
             )
 
 
-def trained_run(run: Run) -> Trained:
-    """The network of a run's newest checkpoint."""
+def trained_run(run: Run, checkpoint: str | None = None) -> Trained:
+    """The network of a run's best or last checkpoint; without a wish, the best if the run keeps one."""
+    found = run.kept_best(checkpoint)
     return Trained(
         name=str(run.folder),
-        network=run.trained_network(),
+        network=run.trained_network("last" if found is None else "best"),
         config=run.config,
         channels=run.channels,
         classes=run.classes,
@@ -56,4 +59,6 @@ def trained_run(run: Run) -> Trained:
         folder=run.folder,
         provenance=run.provenance,
         digests=run.digests,
+        checkpoint=("best" if found else "last") if run.config.keeps_best else "",
+        checkpoint_words=str(found) if found else "the last checkpoint",
     )

@@ -23,7 +23,7 @@ from quatcaps.tensors import save_tensors
 from quatcaps.training.checkpoint import Position, checkpoints, read_position
 from quatcaps.training.config import TrainingConfig
 from quatcaps.training.evaluate import Progress, errors_on
-from quatcaps.training.run import Run, load_experiment
+from quatcaps.training.run import Run, load_experiment, stopped_early
 from quatcaps.training.trained import trained_run
 from quatcaps.weights.cards import LIMIT, NAME, Card
 from quatcaps.weights.zoo import SUFFIX, digest
@@ -52,7 +52,7 @@ def export_run(
         raise QuatcapsError(
             f"{run.folder} was trained with --no-test: a card has an error on test images; train without"
         )
-    trained = trained_run(run)
+    trained = trained_run(run, "last")
     tensors = plain_tensors(trained.network)
     check_size(run, tensors)
     experiment = load_experiment(run.config, load)
@@ -74,7 +74,8 @@ def export_run(
             provenance=run.provenance,
             error=error,
             measured_on=device.type,
-            chosen=f"after the last of {run.config.epochs} epochs, seed {run.config.seed}"
+            chosen=f"after the last of {position.epoch} epochs, seed {run.config.seed}"
+            + "".join(f"; it went on at step {part.step} of {part.epochs} epochs" for part in run.stretches)
             + (f"; {note}" if note else ""),
             command=command_of(run.config),
             seconds=round(position.seconds, 1),
@@ -102,7 +103,7 @@ def finished(run: Run) -> Position:
     """Where a run stands at its end; raises where it has not reached it."""
     saved = checkpoints(run.checkpoints)
     position = read_position(saved[-1]) if saved else Position()
-    if position.epoch < run.config.epochs:
+    if position.epoch < run.config.epochs and stopped_early(run, position) is None:
         raise QuatcapsError(
             f"{run.folder} is trained for {position.epoch} of its {run.config.epochs} epochs: finish it with quatcaps "
             f"train --resume {run.folder}"

@@ -37,20 +37,20 @@ def names() -> list[str]:
     return sorted(path.stem for path in PUBLISHED.glob("*.json"))
 
 
-def load(name: str | Path, classes: int | Sequence[str] | None = None) -> Network:
+def load(name: str | Path, classes: int | Sequence[str] | None = None, *, checkpoint: str | None = None) -> Network:
     """The trained network of that name, in evaluation mode on the CPU.
 
     name: as `quatcaps weights list` shows; or the path of a .safetensors file with its card beside it, or of a run's
     folder. `network.preprocess` makes what it takes from pictures, `network.class_names` says what its classes are.
     classes: how many it shall have instead, or their names; then what belongs to the classes begins anew, for
-    fine-tuning.
+    fine-tuning. checkpoint: of a run, `best` by its validation images, or `last`; without, the best if it keeps one.
 
     >>> import torch
     >>> network = load("qcn-mnist", classes=["round", "straight"])
     >>> network(network.preprocess(torch.zeros(1, 28, 28, dtype=torch.uint8))).activations.shape
     torch.Size([1, 2])
     """
-    found = trained(name)
+    found = trained(name, checkpoint)
     return found.network if classes is None else with_classes(found, classes)
 
 
@@ -71,10 +71,12 @@ def card(name: str | Path) -> Card:
     return read_card(find(name).with_suffix(".json"))
 
 
-def trained(name: str | Path) -> Trained:
-    """A trained network and what it takes; name: as in `load`."""
+def trained(name: str | Path, checkpoint: str | None = None) -> Trained:
+    """A trained network and what it takes; name and checkpoint: as in `load`."""
     if str(name) not in names() and Path(name).is_dir():
-        return trained_run(open_run(Path(name)))
+        return trained_run(open_run(Path(name)), checkpoint)
+    if checkpoint is not None:
+        raise QuatcapsError(f"checkpoint = {checkpoint!r} is for runs: {name} are weights, and have one")
     source = find(name)
     return trained_by(read_card(source.with_suffix(".json")), source)
 
