@@ -60,8 +60,8 @@ def contact_sheet(images: ImageSet, path: Path, per_class: int = 8) -> None:
             axes.set_axis_off()
             if captioned:
                 below = at(left + across / 2, top + down + 4)
-                figure.text(*below, viewpoint(images, index), ha="center", va="top", fontsize=SMALL - 0.5, color=MUTED)
-    save(figure, path)
+                figure.text(*below, viewpoint(images, index), ha="center", va="top", fontsize=SMALL, color=MUTED)
+    save(figure, path, exact=True)
 
 
 def choose(images: ImageSet, label: int, count: int) -> list[int]:
