@@ -11,21 +11,30 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from quatcaps.bench.cases import LABELS, Case, Layer, SizedNetwork
 from quatcaps.bench.figures import scaling_figure, throughput_figure
 from quatcaps.bench.precision import TF32
 from quatcaps.bench.rows import Row, ScalingRow, Timing
 from quatcaps.bench.tables import precision_words
+from quatcaps.data import toys
+from quatcaps.data.imageset import ImageSet
+from quatcaps.data.toys.dataset import AZIMUTHS, CLASSES, ELEVATIONS
+from quatcaps.data.viewpoints import degrees
 from quatcaps.inspection.inspection import Inspection, Turn
 from quatcaps.inspection.probe import Probe
 from quatcaps.inspection.turns import Transfer
 from quatcaps.report.poses import pose_figure
+from quatcaps.report.viewpoint_sheet import viewpoint_sheet
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 THROUGHPUT = {"training-h200": "h200-training", "cpu-arm-2core": "cpu-arm-2core"}
 SCALING = {"scaling-h200": "h200-scaling"}
 INSPECTED = ("qcn-smallnorb",)
+CATEGORY, INSTANCE, SIDE = 0, 4, 48
+"""The toy of viewpoints.png, and the pixels of its views."""
 VARIANTS = {words: name for name, words in LABELS.items()}
 
 
@@ -80,6 +89,18 @@ def inspection(value: dict[str, Any]) -> Inspection:
     return Inspection(**{**value, **changes})
 
 
+def one_toy() -> ImageSet:
+    """A training toy of smallNORB's arrangement from every viewpoint, in one light."""
+    grid = torch.cartesian_prod(torch.tensor(ELEVATIONS), torch.tensor(AZIMUTHS))
+    info = {"elevation": grid[:, 0], "azimuth": grid[:, 1]}
+    angles = {name: torch.tensor([degrees(name, int(code)) for code in codes]) for name, codes in info.items()}
+    still = torch.zeros(len(grid), dtype=torch.int64)
+    views = toys.render(CATEGORY, INSTANCE, angles["azimuth"], angles["elevation"], still, size=SIDE)
+    info |= {"instance": still + INSTANCE, "lighting": still}
+    return ImageSet("toys train", views, still + CATEGORY, CLASSES, info)
+
+
+viewpoint_sheet(one_toy(), HERE / "viewpoints.png")
 for picture, name in THROUGHPUT.items():
     found, title = benchmark(name)
     rows = [Row(case(row), timing(row), row["note"]) for row in found["rows"]]

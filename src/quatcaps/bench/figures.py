@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -26,8 +27,8 @@ from quatcaps.report.styles import VARIANTS, Style, styles_for
 
 WIDTH = 5.4
 """Inches: narrow enough that the letters stay legible where a phone shows the whole width."""
-LONGEST_TITLE = 50
-"""Letters of a title that this width has room for."""
+LONGEST_TITLE, WIDEST = 50, 58
+"""Letters of a title, and of other lines, that this width has room for."""
 AXES = {
     "children": "child capsules",
     "parents": "parent capsules",
@@ -49,7 +50,7 @@ def throughput_figure(rows: Sequence[Row], title: str, path: Path) -> None:
     speeds = [row.images_per_second for row in rows if row.images_per_second]
     heights = [0.9 + 0.36 * len(_by_line(part, variants)) for part in panels]
     figure = new_figure(WIDTH, 0.9 + sum(heights))
-    figure.suptitle(literal(title), x=0.02, ha="left", fontsize=TEXT, color=INK)
+    figure.suptitle(literal(_wrapped(title)), x=0.02, ha="left", fontsize=TEXT, color=INK)
     grid = figure.subplots(len(panels), 1, squeeze=False, height_ratios=heights)
     for (axes,), part in zip(grid, panels, strict=True):
         _throughput_panel(axes, literal(_shortened(panel_title(part[0]))), part, variants, speeds)
@@ -74,7 +75,7 @@ def scaling_figure(rows: Sequence[ScalingRow], title: str, path: Path) -> None:
         raise QuatcapsError("nothing was measured by its size: there is nothing to draw")
     series = styles_for(_series(rows), VARIANTS)
     figure = new_figure(WIDTH, 1.1 + 2.9 * len(panels))
-    figure.suptitle(literal(title), x=0.02, ha="left", fontsize=TEXT, color=INK)
+    figure.suptitle(literal(_wrapped(title)), x=0.02, ha="left", fontsize=TEXT, color=INK)
     for (axes,), part in zip(figure.subplots(len(panels), 1, squeeze=False), panels, strict=True):
         subject = part[0].sized.subject
         alike = [row for row in rows if row.sized.subject == subject]
@@ -149,6 +150,11 @@ def _why(row: Measured) -> str:
 def _broken(name: str) -> str:
     """A long name on two lines."""
     return name.replace(", ", ",\n", 1) if len(name) > 16 else name
+
+
+def _wrapped(title: str) -> str:
+    """Lines no longer than this width has room for."""
+    return "\n".join(textwrap.fill(line, WIDEST) for line in title.splitlines())
 
 
 def _shortened(title: str) -> str:

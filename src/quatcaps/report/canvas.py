@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby, pairwise
 from pathlib import Path
 
+import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.colors import to_hex, to_rgb
 from matplotlib.figure import Figure
@@ -18,7 +19,9 @@ from quatcaps.files import new_file
 from quatcaps.training.measure import Evaluation, Rate
 
 INK, MUTED, RULE, SHADE = "#1a1a1a", "#5f6368", "#d9dce0", "#e9eef3"
-TEXT, SMALL = 10.5, 9.0
+GREY = "#5f5f5f"
+"""MUTED beside grey images: a sheet without another hue has few colours."""
+TEXT, SMALL = 10.0, 9.0
 """Sizes of letters in points."""
 WIDTH = 9.6
 """Inches: where a page shows a picture of this width on 860 pixels, the smallest letters have 11."""
@@ -41,8 +44,23 @@ def save(figure: Figure, path: Path, *, exact: bool = False) -> None:
         figure.savefig(temporary, format="png", metadata={"Software": None})
         with Image.open(temporary, formats=("PNG",)) as picture:
             whole = picture.convert("RGB")
-        kept = whole if exact else whole.quantize(COLOURS, Image.Quantize.MEDIANCUT, dither=Image.Dither.NONE)
-        kept.save(temporary, format="png", optimize=True)
+        (indexed(whole) if exact else lessened(whole)).save(temporary, format="png", optimize=True)
+
+
+def lessened(picture: Image.Image) -> Image.Image:
+    """The picture in `COLOURS` colours that are close to its own."""
+    return picture.quantize(COLOURS, Image.Quantize.MEDIANCUT, dither=Image.Dither.NONE)
+
+
+def indexed(picture: Image.Image) -> Image.Image:
+    """The same picture with a palette of its colours, where these are few: a smaller file, and no other pixel."""
+    if picture.getcolors(COLOURS) is None:
+        return picture
+    pixels = np.asarray(picture).astype(np.uint32) @ np.array([1 << 16, 1 << 8, 1], dtype=np.uint32)
+    colours, places = np.unique(pixels, return_inverse=True)
+    found = Image.fromarray(places.reshape(pixels.shape).astype(np.uint8), "P")
+    found.putpalette([int(colour) >> shift & 255 for colour in colours for shift in (16, 8, 0)])
+    return found
 
 
 def tint(colour: str, share: float = 0.5) -> str:

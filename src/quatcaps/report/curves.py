@@ -40,7 +40,10 @@ def training_curves(logs: Mapping[str, Sequence[Record]], losses: Mapping[str, s
     kinds = list(dict.fromkeys(losses[name] for name in logs))
     rows = math.ceil((len(kinds) + 1) / 2)
     figure = new_figure(WIDTH, 4.0 * rows)
-    *loss_panels, error_axes = (figure.add_subplot(rows, 2, place + 1) for place in range(len(kinds) + 1))
+    grid = figure.add_gridspec(rows, 2)
+    loss_panels = [figure.add_subplot(grid[place // 2, place % 2]) for place in range(len(kinds))]
+    last = len(kinds)
+    error_axes = figure.add_subplot(grid[last // 2, last % 2] if last % 2 else grid[last // 2, :])
     styles, epochs = styles_for(logs), [0]
     for axes, kind in zip(loss_panels, kinds, strict=True):
         dress(axes, "Training loss", "epoch", literal(kind))

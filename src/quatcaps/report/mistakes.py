@@ -13,7 +13,7 @@ from torch import Tensor
 from quatcaps.data.imageset import ImageSet
 from quatcaps.errors import QuatcapsError
 from quatcaps.files import explained
-from quatcaps.report.canvas import INK, MUTED, SMALL, TEXT, literal, save
+from quatcaps.report.canvas import GREY, INK, SMALL, TEXT, literal, save
 from quatcaps.report.contact import pixels
 
 # Everything is placed by the dot, so that each pixel of an image becomes a square of whole dots.
@@ -87,7 +87,7 @@ def mistakes_sheet(images: ImageSet, activations: Tensor, path: Path, most: int 
     notes += "; first view of each pair" * (images.channels == 2)
     title = literal(f"{images.name}: {counted}")
     figure.text(*at(MARGIN, 0.3 * HEADING), title, va="center", fontsize=TEXT, fontweight="bold", color=INK)
-    figure.text(*at(MARGIN, 0.68 * HEADING), notes, va="center", fontsize=SMALL, color=MUTED)
+    figure.text(*at(MARGIN, 0.68 * HEADING), notes, va="center", fontsize=SMALL, color=GREY)
     for place, mistake in enumerate(shown):
         row, column = divmod(place, columns)
         left, top = MARGIN + column * (TILE + GAP), HEADING + row * row_height
@@ -98,7 +98,7 @@ def mistakes_sheet(images: ImageSet, activations: Tensor, path: Path, most: int 
         captions = (
             (f"given: {named(images, mistake.given)} {mistake.given_activation:.2f}", INK),
             (f"true: {named(images, mistake.true)} {mistake.true_activation:.2f}", INK),
-            (f"image {mistake.number:,}", MUTED),
+            (f"image {mistake.number:,}", GREY),
         )
         for line, (words, colour) in enumerate(captions):
             below = at(left, top + down + (line + 0.55) * LINE)

@@ -109,7 +109,7 @@ def pose_figure(inspections: Sequence[Inspection], path: Path) -> None:
     ]
     handles.append(Line2D([], [], color=MUTED, linestyle=(0, (2, 2)), linewidth=1.2, label="shuffled pairs"))
     if any(found.pose == ORIENTATION for found in inspections):
-        handles.append(Line2D([], [], color=MUTED, linewidth=0.8, label="where true orientations lie"))
+        handles.append(Line2D([], [], color=MUTED, linewidth=0.8, label="unit circle: the toy's forward axis is level"))
     figure.legend(handles=handles, loc="outside upper left", ncols=4, frameon=False, fontsize=TEXT)
     save(figure, path)
 
@@ -132,7 +132,8 @@ def draw_turns(axes: Axes, found: Inspection) -> None:
         axes.set_ylim(-1.15, 1.15)
     axes.set_aspect("equal", adjustable="box" if above else "datalim")
     if found.turns:
-        axes.legend(loc="upper right", fontsize=SMALL, frameon=False, title="toy, view by view", title_fontsize=SMALL)
+        legend = axes.legend(loc="upper right", fontsize=SMALL, edgecolor="none", framealpha=0.85)
+        legend.set_title("toy, view by view", {"size": SMALL})
 
 
 def draw_layers(axes: Axes, inspections: Sequence[Inspection], styles: Mapping[str, Style]) -> None:

@@ -18,7 +18,7 @@ from PIL import Image
 from quatcaps.data.imageset import ImageSet
 from quatcaps.data.viewpoints import FAMILIAR, degrees
 from quatcaps.errors import QuatcapsError
-from quatcaps.report.canvas import INK, MUTED, SHADE, literal, places, save
+from quatcaps.report.canvas import GREY, INK, SHADE, literal, places, save
 from quatcaps.report.contact import pixels
 from quatcaps.report.styles import PALETTE
 
@@ -73,8 +73,8 @@ def viewpoint_sheet(images: ImageSet, path: Path, label: int | None = None) -> N
     for row, line in enumerate(heading):
         figure.text(*at(MARGIN, MARGIN + (row + 0.5) * LINE), literal(line), va="center", fontsize=TEXT, color=INK)
     above, beside = top - MARK, left - MARK
-    figure.text(*at(left, above - 1.5 * LINE), "azimuth", va="center", fontsize=SMALL, color=MUTED)
-    figure.text(*at(beside - 4, above - 0.5 * LINE), "elevation", ha="right", va="center", fontsize=SMALL, color=MUTED)
+    figure.text(*at(left, above - 1.5 * LINE), "azimuth", va="center", fontsize=SMALL, color=GREY)
+    figure.text(*at(beside - 4, above - 0.5 * LINE), "elevation", ha="right", va="center", fontsize=SMALL, color=GREY)
     for column, angle in enumerate(toy.azimuths):
         middle = left + column * (across + GAP) + across / 2
         figure.text(*at(middle, above - 0.5 * LINE), f"{angle}°", ha="center", va="center", fontsize=SMALL, color=INK)
