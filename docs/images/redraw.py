@@ -20,7 +20,8 @@ from quatcaps.bench.rows import Row, ScalingRow, Timing
 from quatcaps.bench.tables import precision_words
 from quatcaps.data import toys
 from quatcaps.data.imageset import ImageSet
-from quatcaps.data.toys.dataset import AZIMUTHS, CLASSES, ELEVATIONS
+from quatcaps.data.toys.catalogue import CLASSES
+from quatcaps.data.toys.dataset import AZIMUTHS, ELEVATIONS
 from quatcaps.data.viewpoints import degrees
 from quatcaps.inspection.inspection import Inspection, Turn
 from quatcaps.inspection.probe import Probe

@@ -43,7 +43,7 @@ def beside(count: int) -> list[float]:
 
 
 def draw_seeds(
-    axes: Axes, values: Sequence[float], level: float, drawn: Style, *, upright: bool = False, hollow: bool = False
+    axes: Axes, values: Sequence[float], level: int, drawn: Style, *, upright: bool = False, hollow: bool = False
 ) -> list[float]:
     """A mark for every seed, the mean of several as a line across, and its interval; how far all of it reaches.
 
@@ -72,7 +72,7 @@ def draw_seeds(
     return ends
 
 
-def draw_published(axes: Axes, error: float, level: float) -> None:
+def draw_published(axes: Axes, error: float, level: int) -> None:
     axes.plot(error, level, zorder=2, **PUBLISHED)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import textwrap
 from pathlib import Path
 from typing import NamedTuple
 
@@ -19,8 +20,8 @@ from quatcaps.report.contact import pixels
 # Everything is placed by the dot, so that each pixel of an image becomes a square of whole dots.
 DOTS_PER_INCH = 160
 COLUMNS, TILE, GAP, MARGIN, HEADING, LINE = 6, 240, 14, 16, 96, 30
-LONGEST_NAME = 11
-"""Letters of a class's name that a tile has room for."""
+LONGEST_NAME, LONGEST_TITLE = 11, 80
+"""Letters of a class's name that a tile has room for, and of the dataset's that the sheet has."""
 MOST = 24
 """The most mistakes that are shown."""
 
@@ -80,12 +81,12 @@ def mistakes_sheet(images: ImageSet, activations: Tensor, path: Path, most: int 
     sheet_width, sheet_height = 2 * MARGIN + columns * (TILE + GAP) - GAP, HEADING + rows * row_height + MARGIN
     figure = Figure((sheet_width / DOTS_PER_INCH, sheet_height / DOTS_PER_INCH), DOTS_PER_INCH, facecolor="white")
 
-    def at(left: float, top: float) -> tuple[float, float]:
+    def at(left: int | float, top: int | float) -> tuple[float, float]:
         return left / sheet_width, 1 - top / sheet_height
 
     notes = "first the surest; below each image: class given and true class with their activations, its number from 0"
     notes += "; first view of each pair" * (images.channels == 2)
-    title = literal(f"{images.name}: {counted}")
+    title = literal(f"{textwrap.shorten(images.name, LONGEST_TITLE, placeholder='…')}: {counted}")
     figure.text(*at(MARGIN, 0.3 * HEADING), title, va="center", fontsize=TEXT, fontweight="bold", color=INK)
     figure.text(*at(MARGIN, 0.68 * HEADING), notes, va="center", fontsize=SMALL, color=GREY)
     for place, mistake in enumerate(shown):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
@@ -132,8 +133,8 @@ def draw_turns(axes: Axes, found: Inspection) -> None:
         axes.set_ylim(-1.15, 1.15)
     axes.set_aspect("equal", adjustable="box" if above else "datalim")
     if found.turns:
-        legend = axes.legend(loc="upper right", fontsize=SMALL, edgecolor="none", framealpha=0.85)
-        legend.set_title("toy, view by view", {"size": SMALL})
+        look: dict[str, Any] = {"fontsize": SMALL, "title_fontsize": SMALL, "edgecolor": "none", "framealpha": 0.85}
+        axes.legend(loc="upper right", title="toy, view by view", **look)
 
 
 def draw_layers(axes: Axes, inspections: Sequence[Inspection], styles: Mapping[str, Style]) -> None:
