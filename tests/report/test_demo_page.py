@@ -131,6 +131,23 @@ def test_the_page_fetches_nothing_but_the_explorer_beside_it(folder: Path) -> No
     assert '<meta name="viewport"' in text
 
 
+def test_the_page_shows_the_mistakes_or_says_that_there_are_none(
+    folder: Path,
+    contenders: list[Contender],
+    toys: ImageSet,
+    log: Callable[[int], list[dict[str, Any]]],
+    tmp_path: Path,
+) -> None:
+    shown = Reader((folder / "index.html").read_text(encoding="utf-8")).text
+    errors = contenders[0].evaluation.total.errors
+    assert f"qcn-rotor-small: 24 of {errors} mistakes shown, those first of which it was surest." in shown
+    assert "mistakes-qcn-rotor-small.png" in shown.split("Beside this page")[1]
+    perfect = contender("cnn", "a CNN", 1, 1.0, turned(replace(toys, aligned=True), 10.0, 1, share=0.0), log(1))
+    write_demo(tmp_path, [perfect], toys, {})
+    assert "cnn: no mistakes among 1,620 images." in Reader((tmp_path / "index.html").read_text(encoding="utf-8")).text
+    assert not list(tmp_path.glob("mistakes*"))
+
+
 def test_the_page_shows_the_numbers_with_names_escaped(folder: Path, contenders: list[Contender]) -> None:
     text = (folder / "index.html").read_text(encoding="utf-8")
     shown = Reader(text).text
