@@ -20,7 +20,7 @@ from quatcaps.report.canvas import places
 from quatcaps.report.intervals import wilson
 from quatcaps.report.tables import MANY_CLASSES
 from quatcaps.training.config import TrainingConfig
-from quatcaps.training.measure import Evaluation, Rate
+from quatcaps.training.measure import Evaluation, Rate, evaluate
 
 FAMILIAR = (300, 320, 340, 0, 20, 40)
 
@@ -207,6 +207,22 @@ def test_evaluation_figure_has_intervals_one_scale_and_a_legend(
     assert legend_of(figure) == words
     assert all(text.get_text().isdecimal() for text in matrix.texts)
     assert smallest_letters(figure) >= 11
+
+
+def test_numbers_of_up_to_twenty_classes_can_be_read(tmp_path: Path, drawn: list[Figure]) -> None:
+    labels = torch.arange(2000) % 20
+    images = ImageSet(
+        "x", torch.zeros(2000, 1, 1, 1, dtype=torch.uint8), labels, tuple(f"class {n}" for n in range(20))
+    )
+    named = torch.where(torch.arange(2000) < 500, (labels + 1) % 20, labels)
+    found = evaluate(images, torch.nn.functional.one_hot(named, 20).float())
+    figures.evaluation_figure(found, tmp_path / "twenty.png", network="qcn")
+    (figure,) = drawn
+    assert smallest_letters(figure) >= 11
+    matrix, _ = figure.axes
+    assert matrix.get_position().width > 0.7, "a row of its own"
+    cell = matrix.get_window_extent().width / 20
+    assert all(text.get_window_extent().width < cell for text in matrix.texts)
 
 
 def test_evaluation_figure_leaves_out_panels_without_data(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -47,7 +46,10 @@ from quatcaps.training.measure import Evaluation, Rate
 
 __all__ = ["contact_sheet", "error_by_viewpoint", "evaluation_figure", "training_curves"]
 
+Panel = Callable[[Axes], None]
 WILSON = "95% interval (Wilson)"
+FEW_CLASSES = 10
+"""The most whose confusion matrix has room for its numbers beside another panel."""
 
 
 def error_by_viewpoint(evaluations: Mapping[str, Evaluation], field: str, familiar: Sequence[int], path: Path) -> None:
@@ -97,7 +99,7 @@ def evaluation_figure(evaluation: Evaluation, path: Path, familiar: Sequence[int
     Panels without data are left out. `familiar` azimuths, in degrees, are shaded. `network`: the model or the weights
     whose colour the bars have.
     """
-    colour, panels = network_style(network).colour, list[Callable[[Axes], None]]()
+    colour, panels = network_style(network).colour, list[Panel]()
     if any(any(row) for row in evaluation.confusion):
         panels.append(partial(_confusion_panel, evaluation=evaluation))
     if any(evaluation.by_class):
@@ -111,9 +113,10 @@ def evaluation_figure(evaluation: Evaluation, path: Path, familiar: Sequence[int
         panels.append(partial(draw, field="elevation", rates=evaluation.by_elevation, familiar=()))
     if not panels:
         raise QuatcapsError(f"the evaluation of {evaluation.name} counts no image: there is nothing to draw")
-    rows = math.ceil(len(panels) / 2)
-    columns = min(2, len(panels))
-    figure = new_figure(WIDTH * columns / 2, 0.8 + 3.7 * rows)
+    columns, alone = min(2, len(panels)), FEW_CLASSES < len(evaluation.classes) <= MANY_CLASSES
+    rows = rows_of(panels, alone=alone)
+    heights = [5.7 if alone and row is rows[0] else 3.7 for row in rows]
+    figure = new_figure(WIDTH * columns / 2, 0.8 + sum(heights))
     total = evaluation.total
     low, high = wilson(total)
     figure.suptitle(
@@ -124,10 +127,10 @@ def evaluation_figure(evaluation: Evaluation, path: Path, familiar: Sequence[int
         fontsize=TEXT + 0.5,
         color=INK,
     )
-    grid = figure.add_gridspec(rows, columns)
-    for index, panel in enumerate(panels):
-        alone = index == len(panels) - 1 and index % 2 == 0
-        panel(figure.add_subplot(grid[index // 2, :] if alone else grid[index // 2, index % 2]))
+    grid = figure.add_gridspec(len(rows), columns, height_ratios=heights)
+    for number, row in enumerate(rows):
+        for column, panel in enumerate(row):
+            panel(figure.add_subplot(grid[number, :] if len(row) < columns else grid[number, column]))
     handles: list[Artist] = [Patch(color=tint(colour), label="error"), _upright(INK)]
     if any(any(row) for row in evaluation.confusion):
         few = len(evaluation.classes) <= MANY_CLASSES
@@ -136,6 +139,14 @@ def evaluation_figure(evaluation: Evaluation, path: Path, familiar: Sequence[int
     handles += _familiar(set(familiar) & set(evaluation.by_azimuth), "azimuth")
     figure.legend(handles=handles, loc="outside lower left", ncols=4, frameon=False, fontsize=TEXT)
     save(figure, path)
+
+
+def rows_of(panels: list[Panel], *, alone: bool) -> list[list[Panel]]:
+    """Two panels to a row; `alone`: the first has a row of its own, if there are others."""
+    first = panels[:1] if alone and len(panels) > 1 else []
+    rest = panels[len(first) :]
+    pairs = [rest[start : start + 2] for start in range(0, len(rest), 2)]
+    return [first, *pairs] if first else pairs
 
 
 def _upright(colour: str = MUTED) -> Line2D:
@@ -182,12 +193,11 @@ def _whole_numbers(most: int) -> list[int]:
 
 def _counts(axes: Axes, evaluation: Evaluation, shares: Sequence[Sequence[float]]) -> None:
     """The number in each cell of a confusion matrix."""
-    size = SMALL if len(evaluation.classes) <= 10 else max(5.0, 60 / len(evaluation.classes))
     shade = matplotlib.colormaps["Blues"]
     for shown, row in enumerate(evaluation.confusion):
         for named, count in enumerate(row):
             colour = readable_on(shade(shares[shown][named])) if count else MUTED
-            axes.text(named, shown, f"{count:,}", ha="center", va="center", fontsize=size, color=colour)
+            axes.text(named, shown, f"{count:,}", ha="center", va="center", fontsize=SMALL, color=colour)
 
 
 def _class_panel(axes: Axes, evaluation: Evaluation, colour: str) -> None:
