@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -207,6 +208,8 @@ def test_evaluation_figure_has_intervals_one_scale_and_a_legend(
     assert legend_of(figure) == words
     assert all(text.get_text().isdecimal() for text in matrix.texts)
     assert smallest_letters(figure) >= 11
+    boxes = [label.get_window_extent() for label in matrix.get_xticklabels()]
+    assert not any(one.overlaps(other) for one, other in itertools.pairwise(boxes))
 
 
 def test_numbers_of_up_to_twenty_classes_can_be_read(tmp_path: Path, drawn: list[Figure]) -> None:
@@ -261,6 +264,8 @@ def test_evaluation_figure_of_many_classes_stays_small(
     largest = sorted((rate.percent for rate in of_many_classes.by_class if rate), reverse=True)
     assert bars == largest[:MANY_CLASSES]
     assert by_class.get_yticklabels()[0].get_text() == "kind 3 of a thing"
+    boxes = [label.get_window_extent() for label in by_class.get_yticklabels()]
+    assert not any(one.overlaps(other) for one, other in itertools.pairwise(boxes))
     assert by_class.get_title(loc="left") == "Error by class: the 20 largest of 150"
     assert scale.get_ylim() == (0, 20)
     ticks = [label.get_text() for label in scale.get_yticklabels()]

@@ -48,6 +48,8 @@ __all__ = ["contact_sheet", "error_by_viewpoint", "evaluation_figure", "training
 
 Panel = Callable[[Axes], None]
 WILSON = "95% interval (Wilson)"
+LOW, TALL = 3.7, 5.7
+"""Inches of a row of panels; tall are those with a line for each of many classes."""
 FEW_CLASSES = 10
 """The most whose confusion matrix has room for its numbers beside another panel."""
 
@@ -115,7 +117,8 @@ def evaluation_figure(evaluation: Evaluation, path: Path, familiar: Sequence[int
         raise QuatcapsError(f"the evaluation of {evaluation.name} counts no image: there is nothing to draw")
     columns, alone = min(2, len(panels)), FEW_CLASSES < len(evaluation.classes) <= MANY_CLASSES
     rows = rows_of(panels, alone=alone)
-    heights = [5.7 if alone and row is rows[0] else 3.7 for row in rows]
+    by_name = 0 if len(evaluation.classes) <= FEW_CLASSES else 2 if alone else 1
+    heights = [TALL if number < by_name else LOW for number in range(len(rows))]
     figure = new_figure(WIDTH * columns / 2, 0.8 + sum(heights))
     total = evaluation.total
     low, high = wilson(total)
@@ -178,7 +181,8 @@ def _confusion_panel(axes: Axes, evaluation: Evaluation) -> None:
         scale.outline.set_visible(False)
     marks = range(0, len(evaluation.classes), -(-len(evaluation.classes) // MANY_CLASSES))
     names = _written([evaluation.classes[mark] for mark in marks])
-    axes.set_xticks(marks, names, rotation=0 if len(marks) <= 5 else 90)
+    below = _written([evaluation.classes[mark] for mark in marks], 9)
+    axes.set_xticks(marks, below, rotation=0 if len(marks) <= 5 else 90)
     axes.set_yticks(marks, names)
     axes.tick_params(length=0 if few else 3)
     axes.grid(False)
@@ -242,8 +246,8 @@ def _viewpoint_panel(
     error_axis(axes, [highest])
 
 
-def _written(names: Sequence[str]) -> list[str]:
-    """Names of classes along an axis: a few on several lines each, many shortened to one."""
-    if len(names) <= 10:
-        return [literal(textwrap.fill(name, 12)) for name in names]
+def _written(names: Sequence[str], letters: int = 12) -> list[str]:
+    """Names of classes along an axis: a few on lines of so many letters, many shortened to one line."""
+    if len(names) <= FEW_CLASSES:
+        return [literal(textwrap.fill(name, letters)) for name in names]
     return [literal(name if len(name) <= 18 else f"{name[:17]}…") for name in names]
