@@ -20,7 +20,7 @@ from quatcaps.bench.variants import VARIANTS as MEASURED
 from quatcaps.models import MODELS
 from quatcaps.paper.rows import ROWS
 from quatcaps.report import styles
-from quatcaps.report.canvas import GREY, INK, MUTED, indexed, readable_on, tint
+from quatcaps.report.canvas import GREY, INK, MUTED, SHADE, indexed, readable_on, tint
 from quatcaps.report.curves import training_curves
 from quatcaps.report.figures import error_by_viewpoint, evaluation_figure
 from quatcaps.report.intervals import of_mean, quantile, wilson
@@ -94,7 +94,7 @@ def test_a_network_has_its_colour_in_every_picture(
 
 
 def test_text_can_be_read() -> None:
-    assert all(contrast(colour, "white") > 4.5 for colour in (INK, MUTED, GREY))
+    assert all(contrast(colour, ground) > 4.5 for colour in (INK, MUTED, GREY) for ground in ("white", SHADE))
     for grey, blue in itertools.product(range(0, 256, 15), range(0, 256, 15)):
         colour = f"#{grey:02x}{grey:02x}{blue:02x}"
         assert contrast(readable_on(colour), colour) > 4.5

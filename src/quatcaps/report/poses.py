@@ -134,7 +134,7 @@ def draw_turns(axes: Axes, found: Inspection) -> None:
     axes.set_aspect("equal", adjustable="box" if above else "datalim")
     if found.turns:
         look: dict[str, Any] = {"fontsize": SMALL, "title_fontsize": SMALL, "edgecolor": "none", "framealpha": 0.85}
-        axes.legend(loc="upper right", title="toy, view by view", **look)
+        axes.legend(loc="upper right", title="toy, view by view;\nin °: where it begins", **look)
 
 
 def draw_layers(axes: Axes, inspections: Sequence[Inspection], styles: Mapping[str, Style]) -> None:
