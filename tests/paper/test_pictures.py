@@ -91,6 +91,13 @@ def test_every_mark_is_explained(drawn: dict[str, Figure]) -> None:
         assert "mean difference ± standard error over folds" in words
 
 
+def test_signs_in_names_are_explained(drawn: dict[str, Figure]) -> None:
+    for name, signs in (("table1", ["EM*"]), ("table1-compared", ["EM*", "quoted"]), ("table3", ["EM‡"])):
+        notes = drawn[name].get_supxlabel().split("\n")
+        assert [note.split(":")[0] for note in notes] == signs
+    assert drawn["poses"].get_supxlabel() == ""
+
+
 def test_seeds_have_their_mean_and_its_interval(drawn: dict[str, Figure]) -> None:
     errors = entry("smallnorb/qcn/best").errors("test")
     axes = drawn["table2"].axes[0]

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from matplotlib.colors import to_hex, to_rgb
@@ -20,11 +21,12 @@ from quatcaps.bench.variants import VARIANTS as MEASURED
 from quatcaps.models import MODELS
 from quatcaps.paper.rows import ROWS
 from quatcaps.report import styles
-from quatcaps.report.canvas import GREY, INK, MUTED, SHADE, indexed, readable_on, tint
+from quatcaps.report.canvas import GREY, INK, MUTED, SHADE, new_figure, readable_on, save, tint
 from quatcaps.report.curves import training_curves
 from quatcaps.report.figures import error_by_viewpoint, evaluation_figure
 from quatcaps.report.intervals import of_mean, quantile, wilson
 from quatcaps.report.orientations import orientation_curves
+from quatcaps.report.palettes import indexed
 from quatcaps.report.styles import NEUTRAL, Style, network_style, styles_for, system_style
 from quatcaps.training.measure import Evaluation, Rate
 
@@ -124,3 +126,21 @@ def test_a_palette_changes_no_pixel() -> None:
     small = indexed(few)
     assert small.mode == "P"
     assert small.convert("RGB").tobytes() == few.tobytes()
+
+
+def test_the_colour_of_a_small_mark_survives_in_the_file(tmp_path: Path) -> None:
+    """Among many shades of letters and of a colour map, each in more pixels than the mark has."""
+    colours = sorted({style.colour for style in (*styles.NETWORKS.values(), *styles.VARIANTS.values())})
+    figure = new_figure(6.0, 3.0)
+    axes, shades = figure.subplots(1, 2)
+    shades.imshow(np.linspace(0, 1, 4000).reshape(40, 100), cmap="Blues")
+    for place, colour in enumerate(colours):
+        axes.plot(place, 0, marker="s", markersize=5, color=colour, label=f"network {place}")
+    axes.legend(fontsize=5)
+    save(figure, tmp_path / "small.png")
+    with Image.open(tmp_path / "small.png") as picture:
+        assert picture.mode == "P"
+        found = {
+            f"#{red:02X}{green:02X}{blue:02X}" for _, (red, green, blue) in picture.convert("RGB").getcolors() or []
+        }
+    assert set(colours) - {"#000000"} <= found

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from quatcaps.paper.ablation_figures import draw_ablation
 from quatcaps.paper.collection import Entry
-from quatcaps.paper.marks import draw_published, draw_seeds, label, seed_handles, style
+from quatcaps.paper.marks import draw_published, draw_seeds, explain_signs, label, seed_handles, style
 from quatcaps.paper.pose_figures import draw_poses
 from quatcaps.paper.rows import DATASETS, QUOTED
 from quatcaps.paper.tables import NAMES
@@ -41,7 +41,7 @@ def _draw_errors(entries: Sequence[Entry], path: Path, groups: Sequence[str], *,
     The groups of Table III share a scale; errors of the datasets of Table II are far apart."""
     others = [each for each in QUOTED if each.table == "table2"] if quoted else []
     systems = list(dict.fromkeys([*map(label, entries), *map(quoted_label, others)]))
-    figure = new_figure(WIDTH, 1.7 + 0.42 * len(systems))
+    figure = new_figure(WIDTH, 2.1 + 0.42 * len(systems))
     one_scale = "branched" in groups
     panels = figure.subplots(1, len(groups), sharex=one_scale, sharey=True, squeeze=False)[0]
     furthest = 0.0
@@ -69,4 +69,5 @@ def _draw_errors(entries: Sequence[Entry], path: Path, groups: Sequence[str], *,
     published = bool(others) or any(entry.row.published for entry in entries)
     handles = seed_handles(published=published)
     figure.legend(handles=handles, loc="outside upper left", ncols=4, frameon=False, fontsize=TEXT)
+    explain_signs(figure, systems)
     save(figure, path)

@@ -7,10 +7,11 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from quatcaps.paper.collection import Entry
-from quatcaps.report.canvas import INK, MUTED, literal
+from quatcaps.report.canvas import INK, MUTED, SMALL, literal
 from quatcaps.report.intervals import FEWEST, of_mean
 from quatcaps.report.styles import Style, system_style
 
@@ -21,6 +22,22 @@ Look = dict[str, Any]
 PUBLISHED: Look = {"color": MUTED, "linestyle": "none", "marker": "|", "markersize": 17, "markeredgewidth": 2.6}
 COMPARED_AT: Look = {"color": MUTED, "linestyle": (0, (4, 3)), "linewidth": 1.2}
 CHANCE: Look = {"color": MUTED, "linestyle": (0, (2, 2)), "linewidth": 1.2}
+
+
+SIGNS = {
+    "*": "EM*: matrix capsules with EM routing, as the QCN paper trains them",
+    "‡": "EM‡: matrix capsules behind QCN's other layers",
+    "quoted": "quoted: published of a network that is not trained here in that form",
+}
+"""What the names of systems have beside their letters."""
+
+
+def explain_signs(figure: Figure, systems: Iterable[str]) -> None:
+    """Says below the picture what signs in the names of its systems mean."""
+    names = list(systems)
+    words = [told for sign, told in SIGNS.items() if any(sign in name for name in names)]
+    if words:
+        figure.supxlabel(".\n".join(words) + ".", x=0.02, ha="left", fontsize=SMALL, color=MUTED)
 
 
 def label(entry: Entry) -> str:

@@ -15,6 +15,7 @@ from quatcaps.paper.marks import (
     Look,
     draw_published,
     draw_seeds,
+    explain_signs,
     label,
     network_handles,
     seed_handles,
@@ -35,7 +36,7 @@ Curves = list[tuple[Entry, list[Match]]]
 def draw_viewpoints(entries: Sequence[Entry], path: Path) -> None:
     """Novel against familiar error, a dot for every epoch of every run and a line through their medians; one panel for
     each experiment and protocol, those of a protocol on the same scales."""
-    figure = new_figure(WIDTH, 9.6)
+    figure = new_figure(WIDTH, 9.8)
     curves = {experiment: curves_of(of_experiment(entries, *experiment), experiment[1]) for experiment in REFERENCES}
     for row, protocol in enumerate(PROTOCOLS):
         experiments = [experiment for experiment in REFERENCES if experiment[1] == protocol]
@@ -55,6 +56,7 @@ def draw_viewpoints(entries: Sequence[Entry], path: Path) -> None:
     if any(entry.row.published for entry in entries):
         handles.append(Line2D([], [], marker="_", markersize=14, markeredgewidth=2.2, label="published", **grey))
     figure.legend(handles=handles, loc="outside upper left", ncols=3, frameon=False, fontsize=TEXT)
+    explain_signs(figure, map(label, entries))
     save(figure, path)
 
 
@@ -142,7 +144,7 @@ def draw_compared(entries: Sequence[Entry], path: Path, *, quoted: bool) -> None
     """The novel error of every run where its system is compared, systems down, one panel for each experiment."""
     others = [each for each in QUOTED if each.table == "table1"] if quoted else []
     systems = list(dict.fromkeys([*map(label, entries), *map(quoted_label, others)]))
-    figure = new_figure(WIDTH, 2.4 + 0.76 * len(systems))
+    figure = new_figure(WIDTH, 2.7 + 0.76 * len(systems))
     panels = figure.subplots(2, 2, sharex=True, sharey=True)
     ends = [1.0]
     for axes, experiment in zip(panels.flat, REFERENCES, strict=True):
@@ -164,6 +166,7 @@ def draw_compared(entries: Sequence[Entry], path: Path, *, quoted: bool) -> None
     never = Line2D([], [], color=MUTED, linestyle="none", marker="o", markersize=7, markerfacecolor="white")
     never.set_label("never came to that error: at its lowest")
     figure.legend(handles=[*handles, never], loc="outside upper left", ncols=3, frameon=False, fontsize=TEXT)
+    explain_signs(figure, systems)
     save(figure, path)
 
 

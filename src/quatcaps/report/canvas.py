@@ -6,7 +6,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby, pairwise
 from pathlib import Path
 
-import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.colors import to_hex, to_rgb
 from matplotlib.figure import Figure
@@ -16,6 +15,7 @@ from PIL import Image
 from quatcaps.data.viewpoints import FAMILIAR
 from quatcaps.errors import unknown_name
 from quatcaps.files import new_file
+from quatcaps.report.palettes import indexed, lessened
 from quatcaps.training.measure import Evaluation, Rate
 
 INK, MUTED, RULE, SHADE = "#1a1a1a", "#5f6368", "#d9dce0", "#e9eef3"
@@ -26,8 +26,6 @@ TEXT, SMALL = 10.0, 9.0
 WIDTH = 9.6
 """Inches: where a page shows a picture of this width on 860 pixels, the smallest letters have 11."""
 DOTS_PER_INCH = 160
-COLOURS = 256
-"""A picture of lines and letters has no more, so that its file is small."""
 CHANCE_SHOWN_FROM = 0.6
 """The share of the chance error that the largest error must reach before the chance line is drawn."""
 
@@ -45,22 +43,6 @@ def save(figure: Figure, path: Path, *, exact: bool = False) -> None:
         with Image.open(temporary, formats=("PNG",)) as picture:
             whole = picture.convert("RGB")
         (indexed(whole) if exact else lessened(whole)).save(temporary, format="png", optimize=True)
-
-
-def lessened(picture: Image.Image) -> Image.Image:
-    """The picture in `COLOURS` colours that are close to its own."""
-    return picture.quantize(COLOURS, Image.Quantize.MEDIANCUT, dither=Image.Dither.NONE)
-
-
-def indexed(picture: Image.Image) -> Image.Image:
-    """The same picture with a palette of its colours, where these are few: a smaller file, and no other pixel."""
-    if picture.getcolors(COLOURS) is None:
-        return picture
-    pixels = np.asarray(picture).astype(np.uint32) @ np.array([1 << 16, 1 << 8, 1], dtype=np.uint32)
-    colours, places = np.unique(pixels, return_inverse=True)
-    found = Image.fromarray(places.reshape(pixels.shape).astype(np.uint8), "P")
-    found.putpalette([int(colour) >> shift & 255 for colour in colours for shift in (16, 8, 0)])
-    return found
 
 
 def tint(colour: str, share: float = 0.5) -> str:
