@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from matplotlib.figure import Figure
 from PIL import Image
 
 from quatcaps import accelerator
@@ -25,6 +26,7 @@ from quatcaps.bench.variants import VARIANTS, Variant, by_backend
 from quatcaps.errors import BackendWarning, QuatcapsError
 from quatcaps.layers import ConvolutionalCapsules
 from quatcaps.models.capsule_network import CapsuleNetwork
+from quatcaps.report.styles import VERMILLION
 from quatcaps.routing import backends, native
 
 CPU = torch.device("cpu")
@@ -251,6 +253,29 @@ def test_picture_of_several_batches_and_of_graphs(tmp_path: Path) -> None:
         assert picture.height > 400
     with pytest.raises(QuatcapsError, match="nothing to draw"):
         throughput_figure(rows[-1:], "", tmp_path / "none.png")
+
+
+def test_variants_have_one_colour_and_panels_one_scale(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn: list[Figure] = []
+    monkeypatch.setattr("quatcaps.bench.figures.save", lambda figure, path: drawn.append(figure))
+    rows = [
+        Row(Case("qcn", passing, variant, 8), Timing(1.0, (seconds,)))
+        for variant, seconds in (("native", 0.1), ("triton", 0.01))
+        for passing in ("train", "forward")
+    ]
+    throughput_figure(rows, "a machine, with a name that has no room on a single line of so narrow a picture", tmp_path)
+    layers = [
+        ScalingRow(Layer(axis, "triton", 1, 3, size, 2, 2), Timing(1.0, (size / 100,)))
+        for axis, sizes in (("children", (1, 2)), ("parents", (3, 8)))
+        for size in sizes
+    ]
+    scaling_figure(layers, "machine", tmp_path)
+    train, forward = drawn[0].axes
+    assert train.get_xlim() == forward.get_xlim()
+    assert "\n" in drawn[0].get_suptitle()
+    children, parents = drawn[1].axes
+    assert children.get_ylim() == parents.get_ylim()
+    assert train.lines[3].get_color() == children.lines[1].get_color() == VERMILLION
 
 
 @pytest.mark.usefixtures("here")

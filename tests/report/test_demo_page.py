@@ -56,25 +56,37 @@ class Reader(HTMLParser):
             self.text += data
 
 
-def turned(images: ImageSet, about: float, seed: int) -> tuple[Evaluation, Tensor]:
-    """An evaluation with poses that are off by angles of about so many degrees, and the angles."""
+def contender(
+    name: str,
+    summary: str,
+    parameters: int,
+    seconds: float,
+    found: tuple[Evaluation, Tensor, Tensor],
+    log: list[dict[str, Any]],
+) -> Contender:
+    evaluation, degrees, activations = found
+    return Contender(name, summary, parameters, seconds, evaluation, degrees, log, "cross-entropy", activations)
+
+
+def turned(images: ImageSet, about: float, seed: int, share: float = 0.1) -> tuple[Evaluation, Tensor, Tensor]:
+    """An evaluation with poses that are off by angles of about so many degrees, the angles, and the activations."""
     generator = torch.Generator().manual_seed(seed)
     degrees = (about * torch.rand(len(images), generator=generator, dtype=torch.float64) * 2).clamp(max=179)
     half = (degrees / 2).deg2rad()
     error = torch.stack((half.cos(), half.sin(), 0 * half, 0 * half), dim=1)
     poses = quaternion.product(error, views_of(images).orientations.double())
     activations = one_hot(images.labels, 5).float()
-    wrong = torch.rand(len(images), generator=generator) < 0.1
+    wrong = torch.rand(len(images), generator=generator) < share
     activations[wrong] = activations[wrong].roll(1, 1)
-    return evaluate(images, activations, poses[:, None].expand(-1, 5, -1).float()), degrees
+    return evaluate(images, activations, poses[:, None].expand(-1, 5, -1).float()), degrees, activations
 
 
 @pytest.fixture(scope="session")
 def contenders(toys: ImageSet, log: Callable[[int], list[dict[str, Any]]]) -> list[Contender]:
     aligned = replace(toys, aligned=True)
     return [
-        Contender("qcn-rotor-small", "a small QCN", 51_234, 150.0, *turned(aligned, 10.0, 1), log(3)),
-        Contender("cnn <b>", "a CNN", 50_001, 66.0, *turned(aligned, 40.0, 2), log(3)),
+        contender("qcn-rotor-small", "a small QCN", 51_234, 150.0, turned(aligned, 10.0, 1), log(3)),
+        contender("cnn <b>", "a CNN", 50_001, 66.0, turned(aligned, 40.0, 2), log(3)),
     ]
 
 
@@ -92,6 +104,8 @@ def test_the_folder_holds_all_files_and_nothing_else(folder: Path) -> None:
         "confusion-cnn-b-.png",
         "confusion-qcn-rotor-small.png",
         "index.html",
+        "mistakes-cnn-b-.png",
+        "mistakes-qcn-rotor-small.png",
         "orientation.png",
         "results.csv",
         "results.json",
@@ -104,7 +118,7 @@ def test_the_folder_holds_all_files_and_nothing_else(folder: Path) -> None:
 def test_the_page_fetches_nothing_but_the_explorer_beside_it(folder: Path) -> None:
     text = (folder / "index.html").read_text(encoding="utf-8")
     reader = Reader(text)
-    assert len(reader.images) == 5
+    assert len(reader.images) == 7
     others = [address for address in reader.addresses if not address.startswith("data:image/png;base64,")]
     assert others == ["explorer.html", "explorer.html"]
     assert "http://" not in text
@@ -115,6 +129,23 @@ def test_the_page_fetches_nothing_but_the_explorer_beside_it(folder: Path) -> No
     assert all(len(image["alt"] or "") > 20 for image in reader.images)
     assert "prefers-color-scheme: dark" in text
     assert '<meta name="viewport"' in text
+
+
+def test_the_page_shows_the_mistakes_or_says_that_there_are_none(
+    folder: Path,
+    contenders: list[Contender],
+    toys: ImageSet,
+    log: Callable[[int], list[dict[str, Any]]],
+    tmp_path: Path,
+) -> None:
+    shown = Reader((folder / "index.html").read_text(encoding="utf-8")).text
+    errors = contenders[0].evaluation.total.errors
+    assert f"qcn-rotor-small: 24 of {errors} mistakes shown, those first of which it was surest." in shown
+    assert "mistakes-qcn-rotor-small.png" in shown.split("Beside this page")[1]
+    perfect = contender("cnn", "a CNN", 1, 1.0, turned(replace(toys, aligned=True), 10.0, 1, share=0.0), log(1))
+    write_demo(tmp_path, [perfect], toys, {})
+    assert "cnn: no mistakes among 1,620 images." in Reader((tmp_path / "index.html").read_text(encoding="utf-8")).text
+    assert not list(tmp_path.glob("mistakes*"))
 
 
 def test_the_page_shows_the_numbers_with_names_escaped(folder: Path, contenders: list[Contender]) -> None:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -12,12 +13,15 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from PIL import Image
 
+from pictures import legend_of, smallest_letters
 from quatcaps.data.imageset import ImageSet
 from quatcaps.errors import QuatcapsError
-from quatcaps.report import canvas, contact, figures
+from quatcaps.report import canvas, contact, curves, figures
 from quatcaps.report.canvas import places
+from quatcaps.report.intervals import wilson
 from quatcaps.report.tables import MANY_CLASSES
-from quatcaps.training.measure import Evaluation, Rate
+from quatcaps.training.config import TrainingConfig
+from quatcaps.training.measure import Evaluation, Rate, evaluate
 
 FAMILIAR = (300, 320, 340, 0, 20, 40)
 
@@ -27,13 +31,18 @@ def drawn(monkeypatch: pytest.MonkeyPatch) -> list[Figure]:
     """The figures that were saved, in order."""
     saved: list[Figure] = []
 
-    def save(figure: Figure, path: Path) -> None:
+    def save(figure: Figure, path: Path, **settings: Any) -> None:
         saved.append(figure)
-        canvas.save(figure, path)
+        canvas.save(figure, path, **settings)
 
-    for module in (figures, contact):
+    for module in (figures, contact, curves):
         monkeypatch.setattr(module, "save", save)
     return saved
+
+
+@pytest.fixture
+def losses() -> dict[str, str]:
+    return dict.fromkeys(("qcn $5", "cnn", "untested", "new", "broken"), "cross-entropy")
 
 
 def pixels(path: Path) -> np.ndarray[Any, np.dtype[np.uint8]]:
@@ -50,10 +59,10 @@ def has_ink(axes: Axes, path: Path) -> bool:
 
 @pytest.mark.parametrize("epochs", [1, 2, 300])
 def test_training_curves(
-    epochs: int, log: Callable[[int], list[dict[str, Any]]], tmp_path: Path, drawn: list[Figure]
+    epochs: int, log: Callable[[int], list[dict[str, Any]]], losses: dict[str, str], tmp_path: Path, drawn: list[Figure]
 ) -> None:
     path = tmp_path / "training.png"
-    figures.training_curves({"qcn $5": log(epochs), "cnn": log(epochs)}, path)
+    figures.training_curves({"qcn $5": log(epochs), "cnn": log(epochs)}, losses, path)
     (figure,) = drawn
     loss, error = figure.axes
     assert all(has_ink(axes, path) for axes in figure.axes)
@@ -71,17 +80,42 @@ def test_training_curves(
 
 
 def test_curves_without_test_errors_or_without_epochs(
-    log: Callable[[int], list[dict[str, Any]]], tmp_path: Path, drawn: list[Figure]
+    log: Callable[[int], list[dict[str, Any]]], losses: dict[str, str], tmp_path: Path, drawn: list[Figure]
 ) -> None:
     untested = [{**record, "test_error": None} for record in log(3)]
     figures.training_curves(
-        {"untested": untested, "new": log(0), "broken": [{**untested[1], "loss": float("nan")}]}, tmp_path / "a.png"
+        {"untested": untested, "new": log(0), "broken": [{**untested[1], "loss": float("nan")}]},
+        losses,
+        tmp_path / "a.png",
     )
-    figures.training_curves({"new": []}, tmp_path / "b.png")
+    figures.training_curves({"new": []}, losses, tmp_path / "b.png")
     loss, error = drawn[0].axes
     assert [len(line.get_xdata()) for line in loss.lines] == [3, 0, 0]
     assert [len(line.get_xdata()) for line in error.lines] == [3, 0, 0, 0, 1, 0]
     assert [text.get_text() for text in drawn[1].axes[0].texts] == ["no finished epoch"]
+
+
+def test_losses_of_different_kinds_never_share_an_axis(
+    log: Callable[[int], list[dict[str, Any]]], tmp_path: Path, drawn: list[Figure]
+) -> None:
+    kinds = {"qcn": "spread loss", "cnn": "cross-entropy", "vb": "cross-entropy"}
+    figures.training_curves({name: log(3) for name in kinds}, kinds, tmp_path / "training.png")
+    spread, entropy, error = drawn[0].axes
+    assert (spread.get_ylabel(), entropy.get_ylabel(), error.get_ylabel()) == (
+        *dict.fromkeys(kinds.values()),
+        "error (%)",
+    )
+    assert [len(axes.lines) for axes in (spread, entropy, error)] == [1, 2, 6]
+    assert spread.lines[0].get_color() == error.lines[0].get_color() != entropy.lines[0].get_color()
+    assert legend_of(drawn[0]) == [*kinds, "training", "test"]
+
+
+def test_losses_in_words() -> None:
+    words = [
+        curves.loss_words(TrainingConfig(**settings))
+        for settings in ({}, {"loss": "cross-entropy"}, {"pose_weight": 0.3}, {"class_weights": "balanced"})
+    ]
+    assert words == ["spread loss", "cross-entropy", "spread loss + 0.3 × pose loss", "weighted spread loss"]
 
 
 def test_the_circle_is_cut_so_that_familiar_azimuths_stand_together_in_the_middle() -> None:
@@ -117,6 +151,9 @@ def test_error_by_azimuth(evaluation: Evaluation, tmp_path: Path, drawn: list[Fi
         FAMILIAR
     )
     assert [text.get_text() for text in axes.texts] == ["novel", "familiar", "novel"]
+    assert legend_of(figure) == ["qcn", "cnn", "95% interval (Wilson)", "familiar azimuths"]
+    (interval, _) = axes.collections
+    assert len(interval.get_segments()) == 18
     assert axes.get_xlabel() == "azimuth (°)"
     assert axes.get_ylabel() == "error (%)"
 
@@ -141,7 +178,7 @@ def test_viewpoints_that_do_not_exist(evaluation: Evaluation, tmp_path: Path) ->
 
 def test_evaluation_figure_has_all_panels(evaluation: Evaluation, tmp_path: Path, drawn: list[Figure]) -> None:
     path = tmp_path / "evaluation.png"
-    figures.evaluation_figure(evaluation, path, FAMILIAR)
+    figures.evaluation_figure(evaluation, path, FAMILIAR, "qcn")
     (figure,) = drawn
     titles = [axes.get_title(loc="left") for axes in figure.axes]
     assert titles == ["Confusion matrix (images)", "Error by class", "Error by azimuth", "Error by elevation"]
@@ -151,6 +188,44 @@ def test_evaluation_figure_has_all_panels(evaluation: Evaluation, tmp_path: Path
     bars = [bar.get_width() for bar in figure.axes[1].patches]  # type: ignore[attr-defined]
     assert bars == [rate.percent for rate in evaluation.by_class if rate]
     assert f"{evaluation.total.percent:.2f}%" in figure.get_suptitle()
+
+
+def test_evaluation_figure_has_intervals_one_scale_and_a_legend(
+    evaluation: Evaluation, tmp_path: Path, drawn: list[Figure]
+) -> None:
+    figures.evaluation_figure(evaluation, tmp_path / "evaluation.png", FAMILIAR, "qcn")
+    (figure,) = drawn
+    matrix, by_class, azimuth, elevation = figure.axes
+    for axes, counted in ((azimuth, evaluation.by_azimuth), (elevation, evaluation.by_elevation)):
+        (intervals,) = axes.collections
+        ends = sorted(tuple(segment[:, 1]) for segment in intervals.get_segments())
+        assert np.allclose(ends, sorted(wilson(rate) for rate in counted.values()))
+    spans = [part.get_segments()[0][:, 0] for part in by_class.collections]
+    assert np.allclose(spans, [wilson(rate) for rate in evaluation.by_class if rate])
+    assert azimuth.get_ylim() == elevation.get_ylim()
+    assert azimuth.get_ylim()[1] > max(wilson(rate).high for rate in evaluation.by_elevation.values())
+    words = ["error", "95% interval (Wilson)", "darker: more of the class shown", "familiar azimuths"]
+    assert legend_of(figure) == words
+    assert all(text.get_text().isdecimal() for text in matrix.texts)
+    assert smallest_letters(figure) >= 11
+    boxes = [label.get_window_extent() for label in matrix.get_xticklabels()]
+    assert not any(one.overlaps(other) for one, other in itertools.pairwise(boxes))
+
+
+def test_numbers_of_up_to_twenty_classes_can_be_read(tmp_path: Path, drawn: list[Figure]) -> None:
+    labels = torch.arange(2000) % 20
+    images = ImageSet(
+        "x", torch.zeros(2000, 1, 1, 1, dtype=torch.uint8), labels, tuple(f"class {n}" for n in range(20))
+    )
+    named = torch.where(torch.arange(2000) < 500, (labels + 1) % 20, labels)
+    found = evaluate(images, torch.nn.functional.one_hot(named, 20).float())
+    figures.evaluation_figure(found, tmp_path / "twenty.png", network="qcn")
+    (figure,) = drawn
+    assert smallest_letters(figure) >= 11
+    matrix, _ = figure.axes
+    assert matrix.get_position().width > 0.7, "a row of its own"
+    cell = matrix.get_window_extent().width / 20
+    assert all(text.get_window_extent().width < cell for text in matrix.texts)
 
 
 def test_evaluation_figure_leaves_out_panels_without_data(
@@ -175,14 +250,13 @@ def test_evaluation_figure_of_many_classes_stays_small(
 ) -> None:
     """22,500 texts took half a minute: the matrix is an image, and at most so many classes are named."""
     path = tmp_path / "many.png"
-    figures.evaluation_figure(of_many_classes, path)
+    figures.evaluation_figure(of_many_classes, path, network="qcn")
     (figure,) = drawn
     matrix, scale, by_class = figure.axes
     assert len(figure.findobj()) < 1000
     assert not matrix.texts
     (image,) = matrix.images
-    expected = 100 * np.array(of_many_classes.confusion) / 20
-    assert np.allclose(image.get_array(), expected)
+    assert np.array_equal(image.get_array(), of_many_classes.confusion)
     assert has_ink(matrix, path)
     assert [label.get_text() for label in matrix.get_yticklabels()[:2]] == ["kind 0 of a thing", "kind 8 of a thing"]
     assert len(matrix.get_xticks()) == len(matrix.get_yticks()) == 19
@@ -190,8 +264,14 @@ def test_evaluation_figure_of_many_classes_stays_small(
     largest = sorted((rate.percent for rate in of_many_classes.by_class if rate), reverse=True)
     assert bars == largest[:MANY_CLASSES]
     assert by_class.get_yticklabels()[0].get_text() == "kind 3 of a thing"
+    boxes = [label.get_window_extent() for label in by_class.get_yticklabels()]
+    assert not any(one.overlaps(other) for one, other in itertools.pairwise(boxes))
     assert by_class.get_title(loc="left") == "Error by class: the 20 largest of 150"
-    assert scale.get_ylim() == (0, 100)
+    assert scale.get_ylim() == (0, 20)
+    ticks = [label.get_text() for label in scale.get_yticklabels()]
+    assert ticks[:2] == ["0", "1"]
+    assert ticks[-1] == "20"
+    assert all(tick.isdecimal() for tick in ticks)
 
 
 def test_contact_sheet_shows_left_views_of_each_class_crisply(

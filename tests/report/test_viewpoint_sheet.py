@@ -27,9 +27,9 @@ def drawn(monkeypatch: pytest.MonkeyPatch) -> list[Figure]:
     """The figures that were saved, in order."""
     saved: list[Figure] = []
 
-    def save(figure: Figure, path: Path) -> None:
+    def save(figure: Figure, path: Path, *, exact: bool) -> None:
         saved.append(figure)
-        canvas.save(figure, path)
+        canvas.save(figure, path, exact=exact)
 
     monkeypatch.setattr(viewpoint_sheet, "save", save)
     return saved

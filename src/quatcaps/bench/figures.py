@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import textwrap
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -21,12 +22,13 @@ from quatcaps.bench.tables import (
     scaling_title,
 )
 from quatcaps.errors import QuatcapsError
-from quatcaps.report.canvas import INK, MARKERS, MUTED, PALETTE, RULE, SMALL, TEXT, dress, literal, new_figure, save
+from quatcaps.report.canvas import INK, MUTED, RULE, SMALL, TEXT, dress, literal, new_figure, save
+from quatcaps.report.styles import VARIANTS, Style, styles_for
 
 WIDTH = 5.4
 """Inches: narrow enough that the letters stay legible where a phone shows the whole width."""
-LONGEST_TITLE = 50
-"""Letters of a title that this width has room for."""
+LONGEST_TITLE, WIDEST = 50, 58
+"""Letters of a title, and of other lines, that this width has room for."""
 AXES = {
     "children": "child capsules",
     "parents": "parent capsules",
@@ -44,13 +46,14 @@ def throughput_figure(rows: Sequence[Row], title: str, path: Path) -> None:
     panels = [part for part in by_model_and_pass(rows) if any(row.timing for row in part)]
     if not panels:
         raise QuatcapsError("no row of the benchmark was measured: there is nothing to draw")
-    variants = list(dict.fromkeys(row.case.label for row in rows))
+    variants = styles_for((row.case.label for row in rows), VARIANTS)
+    speeds = [row.images_per_second for row in rows if row.images_per_second]
     heights = [0.9 + 0.36 * len(_by_line(part, variants)) for part in panels]
     figure = new_figure(WIDTH, 0.9 + sum(heights))
-    figure.suptitle(literal(title), x=0.02, ha="left", fontsize=TEXT, color=INK)
+    figure.suptitle(literal(_wrapped(title)), x=0.02, ha="left", fontsize=TEXT, color=INK)
     grid = figure.subplots(len(panels), 1, squeeze=False, height_ratios=heights)
     for (axes,), part in zip(grid, panels, strict=True):
-        _throughput_panel(axes, literal(_shortened(panel_title(part[0]))), part, variants)
+        _throughput_panel(axes, literal(_shortened(panel_title(part[0]))), part, variants, speeds)
     if any(row.case.graph for row in rows):
         kinds = [(True, "captured as one graph"), (False, "launched one by one")]
         grey: dict[str, Any] = {"color": MUTED, "marker": "o", "markersize": 7, "linestyle": ""}
@@ -70,12 +73,14 @@ def scaling_figure(rows: Sequence[ScalingRow], title: str, path: Path) -> None:
     panels = [part for part in panels if any(row.timing for row in part)]
     if not panels:
         raise QuatcapsError("nothing was measured by its size: there is nothing to draw")
-    series = list(_series(rows))
+    series = styles_for(_series(rows), VARIANTS)
     figure = new_figure(WIDTH, 1.1 + 2.9 * len(panels))
-    figure.suptitle(literal(title), x=0.02, ha="left", fontsize=TEXT, color=INK)
+    figure.suptitle(literal(_wrapped(title)), x=0.02, ha="left", fontsize=TEXT, color=INK)
     for (axes,), part in zip(figure.subplots(len(panels), 1, squeeze=False), panels, strict=True):
-        _scaling_panel(axes, part, {name: _mark(series.index(name), True) for name in series})
-    handles = [Line2D([], [], label=literal(name), **_mark(index, True)) for index, name in enumerate(series)]
+        subject = part[0].sized.subject
+        alike = [row for row in rows if row.sized.subject == subject]
+        _scaling_panel(axes, part, {name: _mark(style, True) for name, style in series.items()}, alike)
+    handles = [Line2D([], [], label=literal(name), **_mark(style, True)) for name, style in series.items()]
     squared = any(part[0].sized.axis in POWERS for part in panels)
     proportion = "in proportion to the size" + (", or to the pixels" if squared else "")
     handles.append(Line2D([], [], color=MUTED, linestyle=":", label=proportion))
@@ -83,10 +88,11 @@ def scaling_figure(rows: Sequence[ScalingRow], title: str, path: Path) -> None:
     save(figure, path)
 
 
-def _by_line(rows: Sequence[Row], variants: Sequence[str]) -> dict[tuple[str, ...], list[Row]]:
+def _by_line(rows: Sequence[Row], variants: Iterable[str]) -> dict[tuple[str, ...], list[Row]]:
     """The rows of each variant, batch and TF32, in the order of the variants; the key is what a line is called by."""
     batches, lines = {row.case.batch for row in rows}, dict[tuple[str, ...], list[Row]]()
-    for row in sorted(rows, key=lambda row: (variants.index(row.case.label), row.case.batch)):
+    order = list(variants)
+    for row in sorted(rows, key=lambda row: (order.index(row.case.label), row.case.batch)):
         batch = (str(row.case.batch),) if len(batches) > 1 else ()
         lines.setdefault((row.case.label, *batch, *_precision(row, rows)), []).append(row)
     return lines
@@ -97,21 +103,23 @@ def _precision(row: Measured, rows: Sequence[Measured]) -> tuple[str, ...]:
     return (row.tf32.name,) if row.tf32 and len(precisions(rows)) > 1 else ()
 
 
-def _throughput_panel(axes: Axes, title: str, rows: Sequence[Row], variants: Sequence[str]) -> None:
+def _throughput_panel(
+    axes: Axes, title: str, rows: Sequence[Row], variants: Mapping[str, Style], speeds: Sequence[float]
+) -> None:
+    """One model's pass, on an axis that has room for all `speeds`, those of the other panels too."""
     lines = _by_line(rows, variants)
     batches = {row.case.batch for row in rows}
     one_batch = f"batch {min(batches)}" if len(batches) == 1 else "by variant and batch"
     dress(axes, title, f"images per second, {one_batch}", "")
     axes.grid(False)
     axes.set_xscale("log")
-    speeds = [row.images_per_second for row in rows if row.images_per_second]
     axes.set_xlim(min(speeds) / 1.3, max(speeds) * (max(speeds) / min(speeds)) ** 0.2 * 1.3)  # room for the numbers
     graphs = any(row.case.graph for row in rows)
     for place, ((label, *_), line) in enumerate(lines.items()):
         axes.axhline(place, color=RULE, linewidth=0.8, zorder=0)
         for row in line:
             if row.images_per_second:
-                mark = _mark(variants.index(label), row.case.graph or not graphs)
+                mark = _mark(variants[label], row.case.graph or not graphs)
                 axes.plot([row.images_per_second], [place], linestyle="", **mark)
         _number(axes, place, line, min(speeds))
     axes.set_yticks(range(len(lines)), [literal(_broken(", ".join(name))) for name in lines])
@@ -144,6 +152,11 @@ def _broken(name: str) -> str:
     return name.replace(", ", ",\n", 1) if len(name) > 16 else name
 
 
+def _wrapped(title: str) -> str:
+    """Lines no longer than this width has room for."""
+    return "\n".join(textwrap.fill(line, WIDEST) for line in title.splitlines())
+
+
 def _shortened(title: str) -> str:
     """A long title on two lines, what it says last on the second; and no longer than there is room for."""
     if len(title) <= LONGEST_TITLE:
@@ -164,7 +177,10 @@ def _series(rows: Sequence[ScalingRow]) -> dict[str, list[ScalingRow]]:
     return lines
 
 
-def _scaling_panel(axes: Axes, rows: Sequence[ScalingRow], marks: Mapping[str, dict[str, Any]]) -> None:
+def _scaling_panel(
+    axes: Axes, rows: Sequence[ScalingRow], marks: Mapping[str, dict[str, Any]], alike: Sequence[ScalingRow]
+) -> None:
+    """One size, on an axis of costs that has room for `alike`, what else was measured of the same layer or network."""
     first, sizes = rows[0].sized, sorted({row.sized.size for row in rows})
     batches = sorted({row.sized.batch for row in rows})
     fixed = f"{first.fixed}, batch {' and '.join(map(str, batches))}"
@@ -174,7 +190,7 @@ def _scaling_panel(axes: Axes, rows: Sequence[ScalingRow], marks: Mapping[str, d
         points = [(row.sized.size, 1000 * row.timing.median) for row in line if row.timing]
         if points:
             _scaling_line(axes, points, marks[name], POWERS.get(first.axis, 1))
-    costs = [1000 * row.timing.median for row in rows if row.timing]
+    costs = [1000 * row.timing.median for row in alike if row.timing]
     axes.set_xlim(sizes[0] / 1.15, sizes[-1] * 1.15)
     axes.set_ylim(min(costs) / 1.6, max(costs) * 1.3)  # lines of proportion may leave
     for size, why in dict.fromkeys((row.sized.size, _why(row)) for row in rows if not row.timing):
@@ -196,11 +212,11 @@ def _scaling_line(axes: Axes, points: Sequence[tuple[int, float]], mark: Mapping
     axes.plot(sizes, costs, **mark)
 
 
-def _mark(index: int, filled: bool) -> dict[str, Any]:
-    colour = PALETTE[index % len(PALETTE)]
+def _mark(style: Style, filled: bool) -> dict[str, Any]:
+    colour = style.colour
     return {
         "color": colour,
-        "marker": MARKERS[index % len(MARKERS)],
+        "marker": style.marker,
         "markersize": 7,
         "markeredgecolor": colour,
         "markerfacecolor": colour if filled else "white",

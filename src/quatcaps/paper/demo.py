@@ -24,6 +24,7 @@ from quatcaps.explorer.export import export
 from quatcaps.explorer.shown import Shown
 from quatcaps.models import parameter_count
 from quatcaps.paper.recipes import demo, demo_cnn
+from quatcaps.report.curves import loss_words
 from quatcaps.report.demo_page import Contender, write_demo
 from quatcaps.training.config import TrainingConfig
 from quatcaps.training.log import read_log
@@ -115,6 +116,8 @@ def contender(run: Run, trained: Trained, test: ImageSet, device: torch.device, 
         evaluation=evaluate(test, found.activations, found.poses),
         degrees=orientation_degrees(poses.double(), views_of(test).orientations.double()),
         log=log,
+        loss=loss_words(run.config),
+        activations=found.activations,
     )
 
 

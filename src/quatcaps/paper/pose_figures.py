@@ -9,10 +9,15 @@ from functools import partial
 from pathlib import Path
 
 from matplotlib.axes import Axes
+from matplotlib.lines import Line2D
 
 from quatcaps.paper.collection import Entry
+from quatcaps.paper.marks import CHANCE as CHANCE_LINE
+from quatcaps.paper.marks import draw_seeds as draw_marks
+from quatcaps.paper.marks import label, network_handles, seed_handles, style
 from quatcaps.paper.pose_tables import median, r2, turn_ratio, values
-from quatcaps.report.canvas import INK, MARKERS, MUTED, PALETTE, SMALL, dress, literal, new_figure, save
+from quatcaps.report.canvas import SMALL, TEXT, WIDTH, dress, new_figure, save
+from quatcaps.report.intervals import of_mean
 from quatcaps.training.poses import CHANCE
 
 Numbers = Callable[[Entry], Sequence[float]]
@@ -49,12 +54,15 @@ def draw_poses(entries: Sequence[Entry], path: Path) -> None:
         ),
     ]
     rows = math.ceil(len(panels) / 2)
-    figure = new_figure(9.6, 3.5 * rows)
+    figure = new_figure(WIDTH, 0.9 + 3.5 * rows)
     places = figure.subplots(rows, 2).flat
     for draw, axes in zip(panels, places, strict=False):
         draw(axes)
     for axes in places:
         axes.set_axis_off()
+    chance = Line2D([], [], label="chance", **CHANCE_LINE)
+    handles = [*network_handles(measured), *seed_handles(published=False, upright=True), chance]
+    figure.legend(handles=handles, loc="outside upper left", ncols=3, frameon=False, fontsize=TEXT)
     save(figure, path)
 
 
@@ -70,48 +78,35 @@ def error_of(entry: Entry) -> Sequence[float]:
     return entry.errors("test")
 
 
-def label(entry: Entry) -> str:
-    return f"{entry.row.system}, {entry.row.recipe}"
-
-
-def style(entry: Entry, entries: Sequence[Entry]) -> tuple[str, str]:
-    """The colour and marker of a system, the same in every panel."""
-    known = list(dict.fromkeys(label(each) for each in entries))
-    number = known.index(label(entry))
-    return PALETTE[number % len(PALETTE)], MARKERS[number % len(MARKERS)]
-
-
 def draw_layers(axes: Axes, entries: Sequence[Entry], words: str) -> None:
+    """The mean over seeds, layer by layer, with its interval."""
     dress(axes, f"azimuth within a toy, {words}", "layer, from images to classes", "R²")
     for entry in entries:
         if not (records := [record for record in entry.records if record.poses]):
             continue
         layers = list(records[0].poses["within"])
-        means = []
-        for layer in layers:
-            found = [r2(record.poses, "within", layer) for record in records]
-            means.append(statistics.fmean(value for value in found if value is not None))
-        at = [k / max(1, len(layers) - 1) for k in range(len(layers))]
-        colour, marker = style(entry, entries)
-        axes.plot(at, means, color=colour, marker=marker, linewidth=1.4, label=literal(label(entry)))
+        colour, marker = style(entry)
+        at, means = [k / max(1, len(layers) - 1) for k in range(len(layers))], []
+        for place, layer in zip(at, layers, strict=True):
+            found = [value for record in records if (value := r2(record.poses, "within", layer)) is not None]
+            means.append(statistics.fmean(found))
+            if interval := of_mean(found):
+                axes.vlines(place, *interval, color=colour, linewidth=1.4)
+        axes.plot(at, means, color=colour, marker=marker, linewidth=1.4)
     axes.set_xticks([0, 1], ["first", "classes"])
     axes.set_ylim(min(0.0, axes.get_ylim()[0]), 1.05)
-    if axes.get_lines():
-        axes.legend(loc="lower left", fontsize=SMALL, frameon=False)
 
 
 def draw_seeds(axes: Axes, entries: Sequence[Entry], title: str, up: str, of: Numbers, chance: float) -> None:
-    """A dot for every seed, a line at the mean; dashed: chance, or told in words where it is far above."""
+    """Every seed with the mean and its interval; dashed: chance, or told in words where it is far above."""
     shown = [(entry, found) for entry in entries if (found := of(entry))]
     highest = max((value for _, found in shown for value in found), default=chance)
     near = chance < 2 * highest
     dress(axes, title if near else f"{title} (chance: {chance:.3g})", "", up)
     for at, (entry, found) in enumerate(shown):
-        colour, marker = style(entry, entries)
-        axes.plot([at] * len(found), found, linestyle="none", marker=marker, color=colour, alpha=0.7)
-        axes.hlines(statistics.fmean(found), at - 0.25, at + 0.25, color=INK, linewidth=1.4)
+        highest = max([highest, *draw_marks(axes, found, at, style(entry), upright=True)])
     if near:
-        axes.axhline(chance, color=MUTED, linewidth=1.2, linestyle=(0, (2, 2)), zorder=1)
+        axes.axhline(chance, zorder=1, **CHANCE_LINE)
     several = len({entry.row.dataset for entry, _ in shown}) > 1
     names = [f"{label(entry)}\n{EXPERIMENTS[entry.row.dataset]}" if several else label(entry) for entry, _ in shown]
     axes.set_xticks(range(len(names)), names, fontsize=SMALL, rotation=25, ha="right")

@@ -1,4 +1,4 @@
-"""What the figures share: colours that colour-blind readers can tell apart, axes, viewpoints along an axis, files."""
+"""What the figures share: sizes, axes, viewpoints along an axis, files. The colours of networks are in `styles`."""
 
 from __future__ import annotations
 
@@ -7,20 +7,24 @@ from itertools import groupby, pairwise
 from pathlib import Path
 
 from matplotlib.axes import Axes
+from matplotlib.colors import to_hex, to_rgb
 from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
+from PIL import Image
 
 from quatcaps.data.viewpoints import FAMILIAR
 from quatcaps.errors import unknown_name
 from quatcaps.files import new_file
+from quatcaps.report.palettes import indexed, lessened
 from quatcaps.training.measure import Evaluation, Rate
 
-# Okabe and Ito's palette without yellow, which is too pale for lines on white.
-PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
-MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 INK, MUTED, RULE, SHADE = "#1a1a1a", "#5f6368", "#d9dce0", "#e9eef3"
-TEXT, SMALL = 10.0, 8.5
+GREY = "#5f5f5f"
+"""MUTED beside grey images: a sheet without another hue has few colours."""
+TEXT, SMALL = 10.0, 9.0
 """Sizes of letters in points."""
+WIDTH = 9.6
+"""Inches: where a page shows a picture of this width on 860 pixels, the smallest letters have 11."""
 DOTS_PER_INCH = 160
 CHANCE_SHOWN_FROM = 0.6
 """The share of the chance error that the largest error must reach before the chance line is drawn."""
@@ -32,10 +36,26 @@ def new_figure(width: float, height: float) -> Figure:
     return Figure(figsize=(width, height), dpi=DOTS_PER_INCH, facecolor="white", layout=layout)
 
 
-def save(figure: Figure, path: Path) -> None:
-    """Writes a PNG whole or not at all."""
+def save(figure: Figure, path: Path, *, exact: bool = False) -> None:
+    """Writes a PNG whole or not at all; `exact` where it shows images, whose pixels must not change."""
     with new_file(path) as temporary:
         figure.savefig(temporary, format="png", metadata={"Software": None})
+        with Image.open(temporary, formats=("PNG",)) as picture:
+            whole = picture.convert("RGB")
+        (indexed(whole) if exact else lessened(whole)).save(temporary, format="png", optimize=True)
+
+
+def tint(colour: str, share: float = 0.5) -> str:
+    """A colour mixed with white, for areas that lines are drawn on."""
+    red, green, blue = (1 - share * (1 - part) for part in to_rgb(colour))
+    return to_hex((red, green, blue))
+
+
+def readable_on(colour: str | tuple[float, float, float, float]) -> str:
+    """Black or white, whichever is easier to read on a colour: the contrast is 4.58 or more."""
+    light = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in to_rgb(colour)]
+    luminance = sum(weight * part for weight, part in zip((0.2126, 0.7152, 0.0722), light, strict=True))
+    return "black" if (luminance + 0.05) ** 2 > 1.05 * 0.05 else "white"
 
 
 def literal(text: str) -> str:

@@ -12,7 +12,7 @@ from torch import Tensor
 from quatcaps.data.imageset import ImageSet
 from quatcaps.data.viewpoints import degrees
 from quatcaps.errors import QuatcapsError
-from quatcaps.report.canvas import INK, MUTED, SMALL, TEXT, literal, save
+from quatcaps.report.canvas import GREY, INK, SMALL, TEXT, literal, save
 from quatcaps.report.tables import MANY_CLASSES
 
 # Everything is placed by the dot, so that each pixel of an image becomes a square of whole dots.
@@ -48,7 +48,7 @@ def contact_sheet(images: ImageSet, path: Path, per_class: int = 8) -> None:
     notes = [f"{len(labels)} of {len(images.classes)} classes"] * (len(labels) < len(images.classes))
     notes += ["left view of each pair"] * (images.channels == 2) + ["azimuth, elevation below each view"] * captioned
     heading = f"{images.name} ({'; '.join(notes)})" if notes else images.name
-    figure.text(*at(NAMES, HEADING / 2), literal(heading), va="center", fontsize=SMALL, color=MUTED)
+    figure.text(*at(NAMES, HEADING / 2), literal(heading), va="center", fontsize=SMALL, color=GREY)
     for row, label in enumerate(labels):
         top = HEADING + row * row_height
         named = literal(textwrap.fill(images.classes[label], 12))
@@ -60,8 +60,8 @@ def contact_sheet(images: ImageSet, path: Path, per_class: int = 8) -> None:
             axes.set_axis_off()
             if captioned:
                 below = at(left + across / 2, top + down + 4)
-                figure.text(*below, viewpoint(images, index), ha="center", va="top", fontsize=SMALL - 0.5, color=MUTED)
-    save(figure, path)
+                figure.text(*below, viewpoint(images, index), ha="center", va="top", fontsize=SMALL, color=GREY)
+    save(figure, path, exact=True)
 
 
 def choose(images: ImageSet, label: int, count: int) -> list[int]:

@@ -15,6 +15,7 @@ from quatcaps.errors import QuatcapsError
 from quatcaps.files import make_folder, new_file, write_json
 from quatcaps.report import page
 from quatcaps.report.figures import contact_sheet, evaluation_figure, training_curves
+from quatcaps.report.mistakes import Gallery, mistakes_sheet
 from quatcaps.report.orientations import orientation_curves
 from quatcaps.report.tables import Table, confused_pairs, evaluation_tables, markdown_text, percent
 from quatcaps.training.log import Record
@@ -41,6 +42,8 @@ class Contender:
     evaluation: Evaluation
     degrees: Tensor  # (N,)
     log: list[Record]
+    loss: str  # what it minimises, in words
+    activations: Tensor  # (N, classes) of the test images
 
     @property
     def poses(self) -> PoseErrors:
@@ -64,12 +67,15 @@ def write_demo(
     pictures = confusion_names(contenders)
     make_folder(folder)
     contact_sheet(samples, folder / "samples.png")
-    training_curves({contender.name: contender.log for contender in contenders}, folder / "training.png")
+    logs = {contender.name: contender.log for contender in contenders}
+    training_curves(logs, {contender.name: contender.loss for contender in contenders}, folder / "training.png")
     orientation_curves({contender.name: contender.degrees for contender in contenders}, folder / "orientation.png")
     for contender in contenders:
         evaluation = contender.evaluation
         named = replace(evaluation, name=f"{contender.name} on {evaluation.name}")
-        evaluation_figure(named, folder / pictures[contender.name])
+        evaluation_figure(named, folder / pictures[contender.name], network=contender.name)
+    mistakes = {each.name: draw_mistakes(folder, each, samples) for each in contenders}
+    files = [*pictures.values(), *(each.path.name for each in mistakes.values() if each.path)]
     result, used = result_table(contenders), settings_table(settings)
     write_json(folder / "results.json", results(contenders, settings))
     write_text(folder / "results.csv", result.csv())
@@ -81,9 +87,9 @@ def write_demo(
         page.section("How far off is the orientation?", orientations(folder, contenders)),
         page.section("Sample views", sample_views(folder, samples)),
         page.section("Training", curves(folder, contenders)),
-        page.section("Which classes are confused", *confusions(folder, contenders, pictures)),
+        page.section("Which classes are confused", *confusions(folder, contenders, pictures, mistakes)),
         page.section("Settings", page.table(used)),
-        page.section("Going on", page.commands(commands), page.paragraph(files_text(pictures, explorer))),
+        page.section("Going on", page.commands(commands), page.paragraph(files_text(files, explorer))),
     ]
     return page.write_page(folder / "index.html", TITLE, parts)
 
@@ -237,13 +243,32 @@ def orientations(folder: Path, contenders: Sequence[Contender]) -> page.Html:
     )
 
 
-def confusions(folder: Path, contenders: Sequence[Contender], pictures: Mapping[str, str]) -> list[page.Html]:
+def draw_mistakes(folder: Path, contender: Contender, samples: ImageSet) -> Gallery:
+    """The gallery of a contender's mistakes."""
+    named = replace(samples, name=f"{contender.name} on {samples.name}")
+    return mistakes_sheet(named, contender.activations, folder / f"mistakes-{file_part(contender.name)}.png")
+
+
+def confusions(
+    folder: Path,
+    contenders: Sequence[Contender],
+    pictures: Mapping[str, str],
+    mistakes: Mapping[str, Gallery],
+) -> list[page.Html]:
     parts = []
     for contender in contenders:
         evaluation = contender.evaluation
         caption = f"{contender.name}: {evaluation.total.percent:.1f}% error."
         alt = f"Confusion matrix and bars of the error by class, azimuth and elevation. {worst_confusion(evaluation)}"
         parts.append(page.picture(folder / pictures[contender.name], alt, caption))
+        gallery = mistakes[contender.name]
+        told = f"{contender.name}: {gallery.words}"
+        if gallery.path is None:
+            parts.append(page.paragraph(f"{told}."))
+        else:
+            alt = f"Small pictures of toys that {contender.name} misnamed, with the class given and the true class."
+            shown = page.picture(gallery.path, alt, f"{told}, those first of which it was surest.")
+            parts.append(page.folded(f"The mistakes of {contender.name}", shown))
         tables = [page.table(table) for table in evaluation_tables(evaluation)]
         parts.append(page.folded(f"The numbers of {contender.name} as tables", *tables))
     return parts
@@ -260,9 +285,9 @@ def worst_confusion(evaluation: Evaluation) -> str:
     )
 
 
-def files_text(pictures: Mapping[str, str], explorer: str | None) -> str:
+def files_text(pictures: Sequence[str], explorer: str | None) -> str:
     files = ["results.json", "results.csv", "results.md", "orientation.png", "samples.png", "training.png"]
-    files += [*pictures.values(), *([] if explorer is None else [explorer])]
+    files += [*pictures, *([] if explorer is None else [explorer])]
     return f"Beside this page lie the numbers and pictures as files: {joined(files)}."
 
 

@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from matplotlib.axes import Axes
+from matplotlib.lines import Line2D
 
 from quatcaps.inspection.inspection import CLASSES, Inspection
-from quatcaps.report.canvas import INK, MARKERS, MUTED, PALETTE, SMALL, dress, literal, new_figure, save
+from quatcaps.report.canvas import INK, MUTED, SMALL, TEXT, WIDTH, dress, literal, new_figure, save
+from quatcaps.report.styles import Style, styles_for
 from quatcaps.report.tables import NOTHING, Table
 from quatcaps.training.poses import NEAR
 
+TOYS = (("#332288", "-"), ("#117733", "--"), ("#aa4499", ":"))
+"""Colours and lines of the toys that turn; no network has these colours."""
+ORIENTATION = "orientation"
 TURN = 40
 """Degrees: the turn that the table tells of, where images are so far apart."""
 
@@ -86,53 +92,71 @@ def short(name: str) -> str:
 
 def pose_figure(inspections: Sequence[Inspection], path: Path) -> None:
     """For each network the turns of some toys; R² by layer; the error of a turn carried over to other toys."""
-    figure = new_figure(max(9.6, 3.2 * (len(inspections) + 2)), 4.2)
-    axes = figure.subplots(1, len(inspections) + 2)
-    for index, found in enumerate(inspections):
-        draw_turns(axes[index], found)
-    draw_layers(axes[-2], inspections)
-    draw_transfer(axes[-1], inspections)
+    panels = len(inspections) + 2
+    columns = 3 if panels == 3 else 2
+    rows = math.ceil(panels / columns)
+    figure = new_figure(WIDTH, 0.6 + (4.0 if columns == 3 else 3.8) * rows)
+    places = figure.subplots(rows, columns, squeeze=False).flatten()
+    styles = styles_for(short(found.name) for found in inspections)
+    for axes, found in zip(places, inspections, strict=False):
+        draw_turns(axes, found)
+    draw_layers(places[panels - 2], inspections, styles)
+    draw_transfer(places[panels - 1], inspections, styles)
+    for axes in places[panels:]:
+        axes.set_axis_off()
+    handles = [
+        Line2D([], [], color=style.colour, marker=style.marker, linewidth=1.4, label=literal(name))
+        for name, style in styles.items()
+    ]
+    handles.append(Line2D([], [], color=MUTED, linestyle=(0, (2, 2)), linewidth=1.2, label="shuffled pairs"))
+    if any(found.pose == ORIENTATION for found in inspections):
+        handles.append(Line2D([], [], color=MUTED, linewidth=0.8, label="unit circle: the toy's forward axis is level"))
+    figure.legend(handles=handles, loc="outside upper left", ncols=4, frameon=False, fontsize=TEXT)
     save(figure, path)
 
 
 def draw_turns(axes: Axes, found: Inspection) -> None:
-    above = found.pose == "orientation"
+    """The path of each toy's pose over a turn: a dot for every view, and where it begins."""
+    above = found.pose == ORIENTATION
     names = ("to the camera", "to the right") if above else ("first component", "second component")
     dress(axes, literal(short(found.name)), f"{found.pose}: {names[0]}", names[1])
     for index, turn in enumerate(found.turns):
         points = [*turn.path, turn.path[0]] if turn.closed else list(turn.path)
-        colour = PALETTE[index % len(PALETTE)]
+        colour, line = TOYS[index % len(TOYS)]
         across, up = zip(*points, strict=True)
-        axes.plot(across, up, color=colour, linewidth=1.2, marker=".", label=literal(turn.toy))
+        axes.plot(across, up, color=colour, linestyle=line, linewidth=1.2, marker=".", label=literal(turn.toy))
         axes.annotate(f"{turn.azimuths[0]}°", turn.path[0], fontsize=SMALL, color=INK)
     if above:
         circle = [2 * math.pi * k / 90 for k in range(91)]
-        axes.plot([math.cos(a) for a in circle], [math.sin(a) for a in circle], color=MUTED, linewidth=0.6, zorder=1)
+        axes.plot([math.cos(a) for a in circle], [math.sin(a) for a in circle], color=MUTED, linewidth=0.8, zorder=1)
         axes.set_xlim(-1.15, 1.15)
         axes.set_ylim(-1.15, 1.15)
-    axes.set_aspect("equal", adjustable="datalim")
-    axes.legend(loc="upper right", fontsize=SMALL, frameon=False)
+    axes.set_aspect("equal", adjustable="box" if above else "datalim")
+    if found.turns:
+        look: dict[str, Any] = {"fontsize": SMALL, "title_fontsize": SMALL, "edgecolor": "none", "framealpha": 0.85}
+        axes.legend(loc="upper right", title="toy, view by view;\nin °: where it begins", **look)
 
 
-def draw_layers(axes: Axes, inspections: Sequence[Inspection]) -> None:
+def draw_layers(axes: Axes, inspections: Sequence[Inspection], styles: Mapping[str, Style]) -> None:
     dress(axes, "Azimuth within a toy", "layer", "R²")
-    for index, found in enumerate(inspections):
+    for found in inspections:
         names = list(found.within)
         at = [k / max(1, len(names) - 1) for k in range(len(names))]
         values = [max(0.0, probe.azimuth_r2) for probe in found.within.values()]
-        colour, marker = PALETTE[index % len(PALETTE)], MARKERS[index % len(MARKERS)]
-        axes.plot(at, values, color=colour, marker=marker, linewidth=1.4, label=literal(short(found.name)))
+        colour, marker = styles[short(found.name)]
+        axes.plot(at, values, color=colour, marker=marker, linewidth=1.4)
     axes.set_xticks([0, 1], ["first", "classes"])
     axes.set_ylim(0, 1.05)
-    axes.legend(loc="lower left", fontsize=SMALL, frameon=False)
 
 
-def draw_transfer(axes: Axes, inspections: Sequence[Inspection]) -> None:
+def draw_transfer(axes: Axes, inspections: Sequence[Inspection], styles: Mapping[str, Style]) -> None:
     dress(axes, "Turns carried to other toys", "turn (°)", "error, in parts of shuffled pairs")
     axes.axhline(1, color=MUTED, linewidth=1.2, linestyle=(0, (2, 2)), zorder=1)
-    for index, found in enumerate(inspections):
+    highest = 1.0
+    for found in inspections:
         turns, ratios = [each.turn for each in found.transfer], [each.ratio for each in found.transfer]
-        colour, marker = PALETTE[index % len(PALETTE)], MARKERS[index % len(MARKERS)]
+        colour, marker = styles[short(found.name)]
         axes.plot(turns, ratios, color=colour, marker=marker, linewidth=1.4)
+        highest = max([highest, *ratios])
     axes.set_xticks(range(20, 181, 40))
-    axes.set_ylim(0, 1.25)
+    axes.set_ylim(0, max(1.25, 1.05 * highest))

@@ -18,17 +18,20 @@ from PIL import Image
 from quatcaps.data.imageset import ImageSet
 from quatcaps.data.viewpoints import FAMILIAR, degrees
 from quatcaps.errors import QuatcapsError
-from quatcaps.report.canvas import INK, MUTED, PALETTE, SHADE, SMALL, TEXT, literal, places, save
+from quatcaps.report.canvas import GREY, INK, SHADE, literal, places, save
 from quatcaps.report.contact import pixels
+from quatcaps.report.styles import PALETTE
 
 Picture = np.ndarray[tuple[int, ...], np.dtype[np.uint8]]
 
 # Everything is placed by the dot, so that each pixel of an image becomes a square of whole dots.
 DOTS_PER_INCH = 160
-TILE, GAP, MARGIN, LINE, STROKE = 96, 4, 20, 30, 6
-ANGLES, MARK = 104, 16
+TILE, GAP, MARGIN, LINE, STROKE = 96, 4, 20, 36, 6
+ANGLES, MARK = 128, 16
 """Room for the degrees at the left, and for the lines that mark what is familiar."""
-NARROWEST, LETTER = 680, 12
+NARROWEST, LETTER = 800, 16
+TEXT, SMALL = 12.5, 11.5
+"""Sizes of letters in points: 18 azimuths make the sheet wider than other pictures, and it is shrunk more."""
 MARKS = {"azimuth": PALETTE[0], "elevation": PALETTE[1]}
 
 
@@ -70,8 +73,8 @@ def viewpoint_sheet(images: ImageSet, path: Path, label: int | None = None) -> N
     for row, line in enumerate(heading):
         figure.text(*at(MARGIN, MARGIN + (row + 0.5) * LINE), literal(line), va="center", fontsize=TEXT, color=INK)
     above, beside = top - MARK, left - MARK
-    figure.text(*at(left, above - 1.5 * LINE), "azimuth", va="center", fontsize=SMALL, color=MUTED)
-    figure.text(*at(beside - 4, above - 0.5 * LINE), "elevation", ha="right", va="center", fontsize=SMALL, color=MUTED)
+    figure.text(*at(left, above - 1.5 * LINE), "azimuth", va="center", fontsize=SMALL, color=GREY)
+    figure.text(*at(beside - 4, above - 0.5 * LINE), "elevation", ha="right", va="center", fontsize=SMALL, color=GREY)
     for column, angle in enumerate(toy.azimuths):
         middle = left + column * (across + GAP) + across / 2
         figure.text(*at(middle, above - 0.5 * LINE), f"{angle}°", ha="center", va="center", fontsize=SMALL, color=INK)
@@ -94,7 +97,7 @@ def viewpoint_sheet(images: ImageSet, path: Path, label: int | None = None) -> N
         mark(field, left, y, across=40)
         words = f"familiar in the {field} experiment"
         figure.text(*at(left + 52, y), words, va="center", fontsize=SMALL, color=INK)
-    save(figure, path)
+    save(figure, path, exact=True)
 
 
 def choose_toy(images: ImageSet, label: int | None) -> Toy:

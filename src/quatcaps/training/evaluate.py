@@ -14,7 +14,7 @@ from quatcaps.errors import QuatcapsError
 from quatcaps.files import write_json
 from quatcaps.training.config import TrainingConfig
 from quatcaps.training.identity import difference
-from quatcaps.training.measure import Evaluation, Rate, activations_of, evaluate, predictions_of
+from quatcaps.training.measure import Evaluation, Predictions, Rate, activations_of, evaluate, predictions_of
 from quatcaps.training.run import Run, load_experiment
 from quatcaps.training.trained import Trained, trained_run
 
@@ -25,8 +25,19 @@ def evaluate_trained(
     trained: Trained, images: ImageSet, device: torch.device, progress: Progress | None = None
 ) -> dict[str, Evaluation]:
     """`all` images; for a network of some viewpoints also the `familiar` and the `novel` ones. One forward pass."""
+    return evaluations_of(trained, images, predicted(trained, images, device, progress))
+
+
+def predicted(
+    trained: Trained, images: ImageSet, device: torch.device, progress: Progress | None = None
+) -> Predictions:
+    """What the network says of the images."""
     trained.check_fit(images)
-    found_in = predictions_of(trained.network.to(device), images, trained.config, device, progress)
+    return predictions_of(trained.network.to(device), images, trained.config, device, progress)
+
+
+def evaluations_of(trained: Trained, images: ImageSet, found_in: Predictions) -> dict[str, Evaluation]:
+    """`evaluate_trained` of predictions that were made before."""
     activations, poses = found_in.activations, found_in.poses if trained.config.pose_weight else None
     found = {"all": evaluate(images, activations, poses)}
     if trained.config.viewpoints != "all":

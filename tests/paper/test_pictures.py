@@ -1,0 +1,120 @@
+"""Pictures of tables: what their marks say, on which scales, in letters that can be read."""
+
+from __future__ import annotations
+
+import statistics
+from pathlib import Path
+
+import numpy as np
+import pytest
+from made_up import made_up
+from matplotlib.axes import Axes
+from matplotlib.colors import to_hex
+from matplotlib.figure import Figure
+
+from pictures import legend_of, smallest_letters
+from quatcaps.paper.collection import Entry, collect
+from quatcaps.paper.figures import draw
+from quatcaps.paper.rows import ROWS, TABLES
+from quatcaps.report.intervals import of_mean
+from quatcaps.report.styles import BEST, EM, QCN, ROTORS
+
+RESULTS = Path(__file__).parents[2] / "results"
+
+
+@pytest.fixture(scope="module")
+def drawn(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Figure]:
+    """The pictures of the tables from the records of results/, by the name of their file."""
+    found: dict[str, Figure] = {}
+    folder = tmp_path_factory.mktemp("pictures")
+    with pytest.MonkeyPatch.context() as patch:
+        for module in ("figures", "viewpoint_figures", "ablation_figures", "pose_figures"):
+            patch.setattr(f"quatcaps.paper.{module}.save", lambda figure, path: found.setdefault(path.stem, figure))
+        for name in TABLES:
+            entries, _ = collect([row for row in ROWS.values() if name in row.tables], RESULTS)
+            draw(name, entries, folder / f"{name}.png")
+    return found
+
+
+def entry(key: str) -> Entry:
+    (found,), _ = collect([ROWS[key]], RESULTS)
+    return found
+
+
+def colours(axes: Axes) -> set[str]:
+    return {to_hex(line.get_color()) for line in axes.lines}
+
+
+def test_there_is_a_file_for_each_picture(drawn: dict[str, Figure]) -> None:
+    assert set(drawn) == {*TABLES, "table1-compared", "ablation-tried"}
+    for name in drawn:
+        assert (RESULTS / f"{name}.png").stat().st_size < 200_000
+    for name in ("ablation", "poses"):
+        assert len(drawn[name].axes) >= 3
+
+
+def test_letters_can_be_read_at_the_width_of_a_page(drawn: dict[str, Figure]) -> None:
+    assert {name: smallest_letters(figure) >= 11 for name, figure in drawn.items()} == dict.fromkeys(drawn, True)
+
+
+def test_panels_of_the_same_quantity_share_its_scale(drawn: dict[str, Figure]) -> None:
+    for row in (drawn["table1"].axes[:2], drawn["table1"].axes[2:]):
+        assert row[0].get_ylim() == row[1].get_ylim()
+        assert row[0].get_xlim() == row[1].get_xlim()
+    for name in ("table1-compared", "table3"):
+        assert len({axes.get_xlim() for axes in drawn[name].axes}) == 1
+    steps, tried = drawn["ablation"].axes, drawn["ablation-tried"].axes
+    assert len({axes.get_xlim() for axes in (*steps[:2], *tried[:2])}) == 1
+    assert steps[2].get_xlim() == tried[2].get_xlim()
+
+
+def test_a_system_has_one_colour_in_all_pictures(drawn: dict[str, Figure]) -> None:
+    for name in ("table1", "table1-compared", "table2"):
+        for style in (QCN, BEST, EM):
+            assert any(style.colour.lower() in colours(axes) for axes in drawn[name].axes), name
+    assert {BEST.colour.lower(), ROTORS.colour.lower()} <= colours(drawn["poses"].axes[0])
+    steps = drawn["ablation"].axes[0]
+    assert to_hex(steps.lines[0].get_color()) == QCN.colour.lower()
+    assert to_hex(steps.lines[-1].get_color()) == BEST.colour.lower()
+
+
+def test_every_mark_is_explained(drawn: dict[str, Figure]) -> None:
+    seeds = ["one seed", "mean over seeds", "95% interval of the mean, from 3 seeds on"]
+    assert legend_of(drawn["table2"]) == legend_of(drawn["table3"]) == [*seeds, "published"]
+    assert legend_of(drawn["table1-compared"]) == [*seeds, "published", "never came to that error: at its lowest"]
+    marks = ["one epoch of one run", "median of neighbouring dots", "run where it is compared", "error to compare at"]
+    assert legend_of(drawn["table1"])[-5:] == [*marks, "published"]
+    assert {*seeds, "chance"} <= set(legend_of(drawn["poses"]))
+    for name in ("ablation", "ablation-tried"):
+        words = legend_of(drawn[name])
+        assert len(words) >= 4
+        assert "mean difference ± standard error over folds" in words
+
+
+def test_signs_in_names_are_explained(drawn: dict[str, Figure]) -> None:
+    for name, signs in (("table1", ["EM*"]), ("table1-compared", ["EM*", "quoted"]), ("table3", ["EM‡"])):
+        notes = drawn[name].get_supxlabel().split("\n")
+        assert [note.split(":")[0] for note in notes] == signs
+    assert drawn["poses"].get_supxlabel() == ""
+
+
+def test_seeds_have_their_mean_and_its_interval(drawn: dict[str, Figure]) -> None:
+    errors = entry("smallnorb/qcn/best").errors("test")
+    axes = drawn["table2"].axes[0]
+    (dots,) = (line for line in axes.lines if to_hex(line.get_color()) == BEST.colour.lower())
+    assert list(dots.get_xdata()) == errors
+    assert len(set(dots.get_ydata())) == len(errors) == 3, "none hides another"
+    mean, interval = axes.collections
+    assert np.allclose(mean.get_segments()[0][:, 0], statistics.fmean(errors))
+    assert np.allclose(interval.get_segments()[0][:, 0], of_mean(errors))
+
+
+def test_runs_that_never_came_to_the_error_are_hollow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    kept: list[Figure] = []
+    monkeypatch.setattr("quatcaps.paper.viewpoint_figures.save", lambda figure, path: kept.append(figure))
+    row = ROWS["azimuth-strict/qcn/best"]
+    for error in (0.01, 0.3):
+        draw("table1", [Entry(row, (made_up(row, 0, error, 12),))], tmp_path / "table1.png")
+    reached, never = (figure.axes[0].lines[0] for figure in kept[1::2])
+    assert to_hex(reached.get_markerfacecolor()) == BEST.colour.lower()
+    assert to_hex(never.get_markerfacecolor()) == "#ffffff"
