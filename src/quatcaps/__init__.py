@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from quatcaps.weights import from_pretrained, load, push_to_hub, save, save_pretrained
     from quatcaps.workflow import Callback, evaluate, predict, train
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 __all__ = [
     "Callback",
     "Capsules",
