@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple
@@ -45,6 +45,15 @@ def toys_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         data.load("toys-mini", split, folder=folder)
     jaxtyping.config.update("jaxtyping_disable", False)
     return folder
+
+
+@pytest.fixture
+def unchecked() -> Iterator[None]:
+    """Without the checks of shapes and types in this process, for tests of whole runs: what they call has tests of its
+    own that are checked."""
+    jaxtyping.config.update("jaxtyping_disable", True)
+    yield
+    jaxtyping.config.update("jaxtyping_disable", False)
 
 
 @pytest.fixture(scope="session")

@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from contextlib import nullcontext, redirect_stdout
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,8 @@ from rich.console import Console
 
 from quatcaps import data
 from quatcaps.cli import main
+from quatcaps.errors import QuatcapsError
+from quatcaps.explorer.export import export
 from quatcaps.paper import recipes
 from quatcaps.training import step
 from quatcaps.training.run import Run
@@ -261,6 +264,7 @@ def test_out_of_memory_names_the_remedy(words: str, command: Callable, monkeypat
     one_line(outcome.err, "choose a smaller --batch")
 
 
+@pytest.mark.usefixtures("unchecked")
 def test_demo_leaves_its_page(
     toys_folder: Path, tmp_path: Path, command: Callable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -273,19 +277,28 @@ def test_demo_leaves_its_page(
     monkeypatch.setattr(demo, "trained_beside", lambda *arguments: nullcontext())
     monkeypatch.setattr(demo, "AZIMUTHS", (0, 180))
     monkeypatch.setattr(demo, "ELEVATIONS", (40,))
-    for attempt in range(2):
-        outcome = command("demo", "--output", tmp_path, "--epochs", 1, "--data-dir", toys_folder, "--device", "cpu")
-        assert outcome.code == 0, outcome.err
-        assert "index.html" in outcome.out
-        assert ("is trained to its end" in " ".join(outcome.out.split())) == bool(attempt)
+    monkeypatch.setattr(demo, "export", partial(export, toys=((0, 0), (4, 0))))
+    asked = ("demo", "--output", tmp_path, "--data-dir", toys_folder, "--device", "cpu")
+    outcome = command(*asked, "--epochs", 1)
+    assert outcome.code == 0, outcome.err
+    assert "index.html" in outcome.out
+    assert "is trained to its end" not in " ".join(outcome.out.split())
     results = json.loads((tmp_path / "results.json").read_text())
     assert [each["name"] for each in results["networks"]] == ["qcn-rotor-small", "cnn-small"]
     assert all(0 < each["test"]["poses"]["median_degrees"] < 180 for each in results["networks"])
     for name in ("index.html", "explorer.html", "samples.png", "orientation.png", "results.md", "results.csv"):
         assert (tmp_path / name).stat().st_size > 0, name
-    outcome = command("demo", "--output", tmp_path, "--epochs", 2, "--data-dir", toys_folder, "--device", "cpu")
+    outcome = command(*asked, "--epochs", 2)
     assert outcome.code == 1
     one_line(outcome.err, "holds a run with other settings")
+
+    def stop(*arguments: object) -> None:
+        raise QuatcapsError("far enough")
+
+    monkeypatch.setattr(demo, "contender", stop)
+    outcome = command(*asked, "--epochs", 1)
+    assert " ".join(outcome.out.split()).count("is trained to its end") == 2
+    one_line(outcome.err, "far enough")
 
 
 @pytest.mark.parametrize("device", ["cpu", "cuda"])

@@ -154,7 +154,8 @@ def test_pictures_that_are_not_square_are_refused(networks: list[Shown]) -> None
 
 
 def test_shares_are_those_of_all_parts_of_parts(networks: list[Shown]) -> None:
-    network = models.build("qcn-small", channels=2, classes=5, seed=0).eval()
+    few = {"primary": 4, "capsules": ((4, 3, 2), (4, 3, 1))}
+    network = models.build("qcn-small", channels=2, classes=5, seed=0, **few).eval()
     explanation = network.explain(networks[0].inputs(toys.drawn([View()], [48])[48]))
     primary, first, second, _ = wanted = [
         torch.zeros(layer.capsules.activations[0].shape, dtype=torch.float64) for layer in explanation.layers
@@ -255,9 +256,10 @@ def test_what_is_no_image(address: str, body: bytes, words: str) -> None:
     assert ask(f"{address}/api/about")[0] == 200
 
 
-def test_fifty_at_once(address: str) -> None:
-    with ThreadPoolExecutor(50) as pool:
-        answers = list(pool.map(lambda k: ask(f"{address}/api/look?azimuth={7 * k}"), range(50)))
+@pytest.mark.usefixtures("unchecked")
+def test_fifty_at_once(networks: list[Shown], serve_networks: Callable) -> None:
+    with serve_networks(networks[2:]) as place, ThreadPoolExecutor(50) as pool:
+        answers = list(pool.map(lambda k: ask(f"{place}/api/look?azimuth={7 * k}"), range(50)))
     assert {status for status, _ in answers} == {200}
     assert [found["view"]["azimuth"] for _, found in answers] == [7 * k for k in range(50)]
 

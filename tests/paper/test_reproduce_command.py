@@ -19,6 +19,7 @@ from quatcaps.paper.reproduce import Request, seeds_of, select
 from quatcaps.paper.rows import ROWS
 from quatcaps.paper.work import Job, Summary
 
+pytestmark = pytest.mark.usefixtures("unchecked")
 ROW, POOLED = "azimuth-strict/em", "elevation-pooled/em"
 
 

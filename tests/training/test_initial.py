@@ -22,6 +22,7 @@ from quatcaps.training.run import create_run, open_run
 from quatcaps.training.start import resume_run, start_run
 from quatcaps.training.trained import Trained
 
+pytestmark = pytest.mark.usefixtures("unchecked")
 CONFIG = TrainingConfig(
     dataset="toys-mini", model="qcn-small", epochs=1, seed=3, device="cpu", evaluate_every=0, validation=0.2, test=False
 )

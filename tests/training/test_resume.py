@@ -22,6 +22,7 @@ from quatcaps.training.loop import RunInterruptedError, Trainer
 from quatcaps.training.measure import Predictions
 from quatcaps.training.run import create_run, open_run
 
+pytestmark = pytest.mark.usefixtures("unchecked")
 CONFIG = TrainingConfig(
     model="qcn-small",
     model_settings={
