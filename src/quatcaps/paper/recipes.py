@@ -155,7 +155,7 @@ DEMO: Mapping[str, Any] = {
     "pose_weight": 5.0,
     "learning_rate": 2e-2,
     "averaging": 0.99,
-    "epochs": 6,
+    "epochs": 8,
     "batch": 32,
     "image_size": 32,
     "crop": 0,
