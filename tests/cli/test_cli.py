@@ -40,6 +40,7 @@ def run_folder(toys_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> P
             main()
     assert not stopped.value.code
     assert "epoch 1/1" in out.getvalue()
+    assert f"--resume {folder} --epochs" in " ".join(out.getvalue().split()), "so few images need more epochs"
     return folder
 
 

@@ -93,6 +93,15 @@ def test_the_first_steps_say_how_long_it_takes(
     assert ("--recipe small" in file.getvalue()) == long
 
 
+def test_a_few_seconds_are_not_worth_saying(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(estimate, "time", Time(1.0))
+    file = io.StringIO()
+    told = Estimate(Console(file=file), TrainingConfig(), 0, on_cpu=True)
+    for step in range(1, 14):
+        told.step(step, 13, 0, 1.0, 0.5)
+    assert file.getvalue() == ""
+
+
 def test_a_measurement_between_steps_is_not_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = Time(1.0)
     monkeypatch.setattr(estimate, "time", clock)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import time
+from pathlib import Path
 
 from rich.console import Console
 
@@ -14,6 +16,10 @@ LEAST_STEPS, LEAST_SECONDS, ENOUGH_SECONDS = 3, 2.0, 10.0
 estimated. The first step is not timed: libraries load, and memory is taken."""
 MEASURING = 1 / 3
 """What an image costs that is measured, of what it costs in training: forward without backward."""
+SHORT = 10.0
+"""Seconds below which it is not worth saying."""
+FEW, MANY = 300, 1000
+"""Steps that teach a network little, and so many that would do."""
 LONG = 3600.0
 """Seconds from which on a CPU something shorter is suggested."""
 REMEDY = (
@@ -44,6 +50,8 @@ class Estimate:
             return
         self.said = True
         left = seconds / done * (steps - step + MEASURING * self.measured / self.config.batch)
+        if left < SHORT:
+            return
         say(self.console, f"about {in_words(left)} to go, by the first steps ({done / seconds:,.1f} steps/s)")
         if self.on_cpu and left > LONG:
             say(self.console, REMEDY)
@@ -54,6 +62,20 @@ class Estimate:
         """Leaves out what it took to measure this epoch."""
         if self.begin is not None:
             self.begin = (self.begin[0], self.begin[1] + time.perf_counter() - self.last)
+
+
+def few_steps(folder: Path, steps: int, epochs: int) -> str:
+    """What to do about a run that had few steps, as on a few hundred images; nothing where there were enough.
+
+    >>> few_steps(Path("runs/photos"), 28, 14)
+    '28 steps are few to learn from: quatcaps train --resume runs/photos --epochs 500 goes on'
+    >>> few_steps(Path("runs/photos"), 5000, 14)
+    ''
+    """
+    if steps >= FEW:
+        return ""
+    more = math.ceil(MANY * epochs / max(steps, 1) / 100) * 100
+    return f"{steps} steps are few to learn from: quatcaps train --resume {folder} --epochs {more} goes on"
 
 
 def in_words(seconds: float) -> str:

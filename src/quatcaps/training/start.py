@@ -20,7 +20,7 @@ from quatcaps.errors import QuatcapsError
 from quatcaps.models import build, parameter_count, stored_settings
 from quatcaps.training.checkpoint import checkpoints
 from quatcaps.training.config import TrainingConfig
-from quatcaps.training.estimate import Estimate, images_to_measure
+from quatcaps.training.estimate import Estimate, few_steps, images_to_measure
 from quatcaps.training.folders import default_folder, make_numbered, next_free, numbered
 from quatcaps.training.initial import begin_with, check_initial, described
 from quatcaps.training.lock import owned
@@ -192,6 +192,8 @@ def train_to_end(
         f"({done.step * config.batch / done.seconds:,.0f} images/s); "
         f"look at it with: quatcaps evaluate {run.folder}",
     )
+    if not trainer.stopped_early and (hint := few_steps(run.folder, done.step, done.epoch)):
+        say(console, hint)
     return run
 
 
