@@ -198,6 +198,7 @@ def test_weights_of_other_classes_from_the_command_line(
     flags.remove("--model")
     outcome = command("train", *flags, "--init-from", "two", "--output", "three", "--lr", 1e-9)
     assert outcome.code == 0, outcome.err
+    assert "the classes are not those of two: what belongs to them starts afresh" in " ".join(outcome.out.split())
     assert "cnn-small" in outcome.out
     two, three = (quatcaps.load(name).state_dict() for name in ("two", "three"))
     kept = [name for name in two if not name.startswith("classify.") and two[name].is_floating_point()]

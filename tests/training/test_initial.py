@@ -113,6 +113,7 @@ def test_command(command: Callable, toys_folder: Path, tmp_path: Path) -> None:
     second = command("train", *given, "--init-from", tmp_path / "first", "--output", tmp_path / "second")
     assert second.code == 0, second.err
     assert f"from the weights of {tmp_path / 'first'}" in second.out.replace("\n", "")
+    assert "afresh" not in second.out
     assert open_run(tmp_path / "second").config.model == "qcn-small"
     refused = command("train", "--resume", tmp_path / "second", "--init-from", tmp_path / "first")
     assert refused.code == 1

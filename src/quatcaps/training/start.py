@@ -86,7 +86,8 @@ def start_run(
         class_weights_of(config, training)
         run = new_run(folder or default_folder(config), config, training, experiment.tests)
         if initial is not None:
-            check_initial(initial, run.network(), training.classes)
+            if check_initial(initial, run.network(), training.classes):
+                say(console, f"the classes are not those of {initial.name}: what belongs to them starts afresh")
             run = replace(run, initial=described(initial))
         if folder is None:
             number = processes.sum(make_numbered(run.folder) if processes.leads else 0)
