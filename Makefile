@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 READY := $(VENV)/.ready
 
-# … unless it is told not to keep it: then every process would compile PyTorch again.
+# Python keeps the modules that it compiles, whatever the environment says: else every process compiles PyTorch again.
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: demo test lint types unit site wheel bench clean
@@ -41,7 +41,7 @@ wheel: $(READY)
 bench: $(READY)
 	$(BIN)/quatcaps bench --model qcn-small --model qcn --output bench
 
-# Python compiles what is imported, which is a part of what is installed, and keeps it: half the time of an installation.
+# Only what is imported is compiled, by then: half the time of an installation.
 PIP = $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --constraint constraints.txt --editable
 
 # What the package needs.
