@@ -2,11 +2,29 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from types import ModuleType
+
+import pytest
 from matplotlib.figure import Figure
 from matplotlib.text import Text
 
+from quatcaps.report import canvas
+
 PAGE = 860
 """Pixels of a page's width."""
+
+
+def recorded(monkeypatch: pytest.MonkeyPatch, module: ModuleType) -> list[Figure]:
+    """The figures that a module will have saved, in order."""
+    saved: list[Figure] = []
+
+    def save(figure: Figure, path: Path, *, exact: bool) -> None:
+        saved.append(figure)
+        canvas.save(figure, path, exact=exact)
+
+    monkeypatch.setattr(module, "save", save)
+    return saved
 
 
 def legend_of(figure: Figure) -> list[str]:

@@ -11,7 +11,8 @@ import pytest
 from quatcaps.errors import QuatcapsError
 from quatcaps.paper import stopping
 from quatcaps.paper.stopping import stopping_after
-from quatcaps.training.loop import RunInterruptedError, stop_signals
+from quatcaps.training.loop import RunInterruptedError
+from quatcaps.training.signals import stop_signals
 
 SOON = 0.05 / 60  # minutes
 

@@ -9,23 +9,16 @@ from matplotlib.figure import Figure
 from PIL import Image
 from torch.nn.functional import one_hot
 
-from pictures import smallest_letters
+from pictures import recorded, smallest_letters
 from quatcaps.data.imageset import ImageSet
 from quatcaps.errors import QuatcapsError
-from quatcaps.report import canvas, mistakes
+from quatcaps.report import mistakes
 from quatcaps.report.mistakes import Mistake, mistakes_of, mistakes_sheet
 
 
 @pytest.fixture
 def drawn(monkeypatch: pytest.MonkeyPatch) -> list[Figure]:
-    saved: list[Figure] = []
-
-    def save(figure: Figure, path: Path, *, exact: bool) -> None:
-        saved.append(figure)
-        canvas.save(figure, path, exact=exact)
-
-    monkeypatch.setattr(mistakes, "save", save)
-    return saved
+    return recorded(monkeypatch, mistakes)
 
 
 def test_the_surest_come_first() -> None:

@@ -13,6 +13,7 @@ from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 from PIL import Image
 
+from pictures import recorded
 from quatcaps.data.imageset import ImageSet
 from quatcaps.errors import QuatcapsError
 from quatcaps.report import canvas, viewpoint_sheet
@@ -24,15 +25,7 @@ ELEVATIONS = list(range(70, 25, -5))
 
 @pytest.fixture
 def drawn(monkeypatch: pytest.MonkeyPatch) -> list[Figure]:
-    """The figures that were saved, in order."""
-    saved: list[Figure] = []
-
-    def save(figure: Figure, path: Path, *, exact: bool) -> None:
-        saved.append(figure)
-        canvas.save(figure, path, exact=exact)
-
-    monkeypatch.setattr(viewpoint_sheet, "save", save)
-    return saved
+    return recorded(monkeypatch, viewpoint_sheet)
 
 
 def mosaic(figure: Figure, path: Path) -> np.ndarray[tuple[int, ...], np.dtype[np.uint8]]:

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import json
-import signal
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from types import FrameType
-from typing import Protocol, runtime_checkable
 
 import torch
 
@@ -23,15 +20,17 @@ from quatcaps.layers import use_backend
 from quatcaps.models import Network
 from quatcaps.training import best, checkpoint
 from quatcaps.training.averaging import Average
-from quatcaps.training.best import WATCHED, after, choice_in
+from quatcaps.training.best import WATCHED, Choice, after, choice_in
 from quatcaps.training.checkpoint import Position
 from quatcaps.training.health import NonFiniteError
 from quatcaps.training.log import Log, NoLog
 from quatcaps.training.measure import Rate, predictions_of
 from quatcaps.training.poses import pose_errors, true_poses
 from quatcaps.training.processes import ALONE, Processes
+from quatcaps.training.reporters import Reporter
 from quatcaps.training.run import Run, choose_device
 from quatcaps.training.schedule import learning_rate
+from quatcaps.training.signals import stop_signals
 from quatcaps.training.step import TrainingStep, class_weights_of
 from quatcaps.training.trackers import TensorBoard, Tracker, WeightsAndBiases
 
@@ -44,34 +43,6 @@ class RunInterruptedError(QuatcapsError):
     """Stopped by Ctrl-C or by the system, with a checkpoint to go on from."""
 
     exit_code = 130
-
-
-@runtime_checkable
-class Reporter(Protocol):
-    """Who is told how a run gets on."""
-
-    def step(self, step: int, steps: int, epoch: int, loss: float, error: float) -> None: ...
-
-    def epoch(
-        self, epoch: int, epochs: int, loss: float, error: float, measured: dict[str, float], degrees: dict[str, float]
-    ) -> None: ...
-
-
-class Reporters:
-    """Several, told one after the other."""
-
-    def __init__(self, reporters: Sequence[Reporter]) -> None:
-        self.reporters = tuple(reporters)
-
-    def step(self, step: int, steps: int, epoch: int, loss: float, error: float) -> None:
-        for each in self.reporters:
-            each.step(step, steps, epoch, loss, error)
-
-    def epoch(
-        self, epoch: int, epochs: int, loss: float, error: float, measured: dict[str, float], degrees: dict[str, float]
-    ) -> None:
-        for each in self.reporters:
-            each.epoch(epoch, epochs, loss, error, measured, degrees)
 
 
 class Clock:
@@ -273,21 +244,7 @@ class Trainer:
         position = self.position
         loss, error = self.means()
         position.seconds += self.clock.lap()  # with the steps that a GPU had left to do
-        last = position.epoch + 1 == self.config.epochs
-        measured: dict[str, float] = {}
-        degrees: dict[str, float] = {}
-        chosen = self.choice
-        if last or (self.config.evaluate_every and (position.epoch + 1) % self.config.evaluate_every == 0):
-            sets = dict(self.measured if last else self.sampled)
-            while sets:
-                name = next(iter(sets))
-                measured[name], median = self.measure(sets.pop(name), stopped)
-                if median is not None:
-                    degrees[name] = median
-                if name == WATCHED and self.config.keeps_best:
-                    chosen = after(chosen, position.epoch, measured[name])
-                    if not last and chosen.exhausted(self.config.patience):
-                        sets = {each: images for each, images in self.measured.items() if each != WATCHED}
+        measured, degrees, chosen = self.measure_epoch(stopped)
         log.write(
             "epoch",
             position.step,
@@ -306,6 +263,28 @@ class Trainer:
         position.epoch += 1
         position.batch = 0
         self.step.totals.zero_()
+
+    def measure_epoch(self, stopped: threading.Event) -> tuple[dict[str, float], dict[str, float], Choice | None]:
+        """What is due after this epoch: errors and median degrees by set, and the best epoch so far. Where patience
+        runs out it is the last one, and the test images are measured too."""
+        epoch, chosen = self.position.epoch, self.choice
+        measured: dict[str, float] = {}
+        degrees: dict[str, float] = {}
+
+        def look(sets: Mapping[str, ImageSet]) -> None:
+            for name, images in sets.items():
+                measured[name], median = self.measure(images, stopped)
+                if median is not None:
+                    degrees[name] = median
+
+        last = epoch + 1 == self.config.epochs
+        if last or (self.config.evaluate_every and (epoch + 1) % self.config.evaluate_every == 0):
+            look(self.measured if last else self.sampled)
+            if self.config.keeps_best:
+                chosen = after(chosen, epoch, measured[WATCHED])
+                if not last and chosen.exhausted(self.config.patience):
+                    look({name: images for name, images in self.measured.items() if name != WATCHED})
+        return measured, degrees, chosen
 
     def measure(self, images: ImageSet, stopped: threading.Event) -> tuple[float, float | None]:
         """The error on some images and, under a pose objective, the median error of poses in degrees; every process
@@ -343,25 +322,3 @@ def sample(images: ImageSet, count: int, seed: int) -> ImageSet:
         return images
     generator = torch.Generator().manual_seed(mix(seed, SAMPLE))
     return images.select(torch.randperm(len(images), generator=generator)[:count].sort().values)
-
-
-@contextmanager
-def stop_signals(patient: bool = False) -> Iterator[threading.Event]:
-    """An event that Ctrl-C or SIGTERM sets, so that a step is finished before the run stops; a second one stops at
-    once, unless `patient`."""
-    stopped = threading.Event()
-    if threading.current_thread() is not threading.main_thread():
-        yield stopped
-        return
-
-    def stop(number: int, frame: FrameType | None) -> None:
-        if stopped.is_set() and not patient:
-            raise KeyboardInterrupt
-        stopped.set()
-
-    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield stopped
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

@@ -24,11 +24,12 @@ from quatcaps.training.estimate import Estimate, few_steps, images_to_measure
 from quatcaps.training.folders import default_folder, make_numbered, next_free, numbered
 from quatcaps.training.initial import begin_with, check_initial, described
 from quatcaps.training.lock import owned
-from quatcaps.training.loop import Reporter, Reporters, Trainer
+from quatcaps.training.loop import Trainer
 from quatcaps.training.more_epochs import record_epochs, with_epochs
 from quatcaps.training.poses import check_poses
 from quatcaps.training.processes import ALONE, Processes, joined
 from quatcaps.training.progress import TrainingProgress
+from quatcaps.training.reporters import Reporter, Reporters
 from quatcaps.training.run import (
     Run,
     check_free,
