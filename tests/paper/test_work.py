@@ -284,6 +284,6 @@ def test_a_pretrained_row_begins_with_the_run_of_another(place: Place, console: 
     before = perform([Job(second, 0)], place, console, NEVER)
     assert "begins with the weights of first/row, seed 0" in before.failed[Job(second, 0)]
     assert not place.folder(Job(second, 0)).exists()
-    after = perform([Job(first, 0), Job(second, 0)], place, console, NEVER)
-    assert after.trained == [Job(first, 0), Job(second, 0)]
-    assert str(place.folder(Job(first, 0))) in open_run(place.folder(Job(second, 0))).initial
+    after = perform([Job(first, 0), Job(second, 1)], place, console, NEVER)
+    assert after.trained == [Job(first, 0), Job(second, 1)]
+    assert str(place.folder(Job(first, 0))) in open_run(place.folder(Job(second, 1))).initial

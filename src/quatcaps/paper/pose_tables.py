@@ -20,8 +20,8 @@ NOVEL_AND_FAMILIAR = {"test": "{}, familiar", "novel": "{}, novel"}
 NOTES = (
     "Mean ± sample deviation (number of seeds), at the end of training; no epoch is chosen. `best`: classes alone; "
     "`poses`: with a pose objective beside them, `poses-2` with less weight on it (2 in place of 5); `pretrained`: "
-    "`best`, begun with a network of `poses-2` on many kinds of toys. Toys: 20 kinds a category that were not trained "
-    "on, 20,000 stereo pairs. Residual: of class poses after "
+    "`best`, every seed begun with one network, that of seed 0 of `poses-2` on many kinds of toys. Toys: 20 kinds a "
+    "category that were not trained on, 20,000 stereo pairs. Residual: of class poses after "
     "a rotation of all primary poses (chance 1.4). A turn of 40°: the rotation "
     "that it makes of the poses of some toys, on other toys; the error in parts of that of shuffled pairs (chance 1). "
     "R²: what a ridge regression reads of the azimuth, within a toy from other lightings, across toys from other toys "

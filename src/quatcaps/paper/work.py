@@ -202,10 +202,10 @@ def train(job: Job, place: Place, console: Console, *, again: bool = False, dead
 
 
 def pretrained(job: Job, place: Place) -> Trained | None:
-    """The network that a run begins with, where its row says so: that of another row's run of the same seed."""
+    """The network that a run begins with, where its row says so: that of another row's run of seed 0."""
     if not job.row.pretrained:
         return None
-    folder = place.work / job.row.pretrained / f"seed-{job.seed}"
+    folder = place.work / job.row.pretrained / "seed-0"
     try:
         run = open_run(folder)
         if not (saved := checkpoints(run.checkpoints)) or read_position(saved[-1]).epoch < run.config.epochs:
@@ -213,8 +213,8 @@ def pretrained(job: Job, place: Place) -> Trained | None:
         return trained_run(run)
     except QuatcapsError as error:
         raise QuatcapsError(
-            f"it begins with the weights of {job.row.pretrained}, seed {job.seed}: {error}; train that first, in the "
-            "same --work"
+            f"it begins with the weights of {job.row.pretrained}, seed 0: {error}; train that first, in the same "
+            "--work"
         ) from error
 
 
