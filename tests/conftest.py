@@ -17,6 +17,7 @@ from jaxtyping._import_hook import _JaxtypingFinder
 
 from quatcaps import cli, data
 from quatcaps.data.imageset import ImageSet
+from quatcaps.report import canvas
 
 if not torch.cuda.is_available():
     os.environ["TRITON_INTERPRET"] = "1"  # before the first kernel is imported, which happens when one is needed
@@ -54,6 +55,13 @@ def unchecked() -> Iterator[None]:
     jaxtyping.config.update("jaxtyping_disable", True)
     yield
     jaxtyping.config.update("jaxtyping_disable", False)
+
+
+@pytest.fixture(autouse=True)
+def coarse(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pictures of few dots, but in tests/report, which looks at them."""
+    if request.path.parent.name != "report":
+        monkeypatch.setattr(canvas, "DOTS_PER_INCH", 40)
 
 
 @pytest.fixture(scope="session")

@@ -8,10 +8,10 @@ import statistics
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 from made_up import leave, made_up
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from PIL import Image
 
@@ -26,6 +26,7 @@ from quatcaps.paper.rows import ROWS, TABLES
 from quatcaps.paper.tables import page
 from quatcaps.paper.toy_errors import against_best
 from quatcaps.paper.viewpoint_figures import emptier_side
+from quatcaps.report import canvas
 from quatcaps.training.measure import Rate
 
 ALL = list(ROWS.values())
@@ -257,13 +258,8 @@ def test_one_fold_has_no_standard_error() -> None:
 def drawn(monkeypatch: pytest.MonkeyPatch) -> list[Figure]:
     """The figures that were written, in order."""
     found: list[Figure] = []
-    write = Figure.savefig
-
-    def keep(figure: Figure, *place: Any, **settings: Any) -> None:
-        found.append(figure)
-        write(figure, *place, **settings)
-
-    monkeypatch.setattr(Figure, "savefig", keep)
+    draw = FigureCanvasAgg.draw
+    monkeypatch.setattr(FigureCanvasAgg, "draw", lambda self: (found.append(self.figure), draw(self))[1])
     return found
 
 
@@ -285,7 +281,7 @@ def test_pictures_show_every_run(tmp_path: Path, name: str, drawn: list[Figure])
     render(name, ALL, tmp_path)
     assert points(drawn[count:]) >= points(drawn[:count]) + len(rows), "each run adds its dots"
     with Image.open(tmp_path / f"{name}.png") as picture:
-        assert picture.width > 1200
+        assert picture.width > 7.5 * canvas.DOTS_PER_INCH
 
 
 def test_what_poses_know(tmp_path: Path) -> None:
@@ -330,7 +326,7 @@ def test_pictures_leave_out_systems_without_an_error() -> None:
 def test_pictures_without_any_error_keep_all_systems(tmp_path: Path, name: str) -> None:
     render(name, [quick(row) for row in ALL], tmp_path, quick=True)
     with Image.open(tmp_path / f"{name}.png") as picture:
-        assert picture.height > 300
+        assert picture.height > 1.9 * canvas.DOTS_PER_INCH
 
 
 def test_labels_stand_where_fewer_points_are() -> None:

@@ -340,11 +340,11 @@ def test_a_failed_write_leaves_the_old_picture(
     path = tmp_path / "azimuth.png"
     path.write_bytes(b"old")
 
-    def half_write(self: Figure, target: Path, **settings: Any) -> None:
+    def half_write(self: Image.Image, target: Path, **settings: Any) -> None:
         target.write_bytes(b"half")
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(Figure, "savefig", half_write)
+    monkeypatch.setattr(Image.Image, "save", half_write)
     with pytest.raises(QuatcapsError, match="the disk is full"):
         figures.error_by_viewpoint({"qcn": evaluation}, "azimuth", FAMILIAR, path)
     assert path.read_bytes() == b"old"

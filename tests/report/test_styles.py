@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import to_hex, to_rgb
 from matplotlib.figure import Figure
 from PIL import Image
@@ -78,8 +79,8 @@ def test_a_network_has_its_colour_in_every_picture(
 ) -> None:
     drawn: list[Figure] = []
     monkeypatch.setattr("quatcaps.report.canvas.lessened", lambda picture: picture)
-    write = Figure.savefig
-    monkeypatch.setattr(Figure, "savefig", lambda self, *a, **b: (drawn.append(self), write(self, *a, **b))[1])
+    draw = FigureCanvasAgg.draw
+    monkeypatch.setattr(FigureCanvasAgg, "draw", lambda self: (drawn.append(self.figure), draw(self))[1])
     angles = torch.linspace(0, 180, 20)
     training_curves({"cnn-small": log(2), "vb": log(2)}, {"cnn-small": "cross-entropy", "vb": "x"}, tmp_path / "a.png")
     orientation_curves({"vb": angles, "cnn-small": angles}, tmp_path / "b.png")

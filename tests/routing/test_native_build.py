@@ -31,9 +31,11 @@ DEFINITIONS = ["-DIS_DOUBLE=0", "-DROWS=1", "-DCOLUMNS=3"]
 
 @pytest.fixture
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """An empty cache of the user, and a process that has not compiled anything yet, and does so in a hurry."""
+    """An empty cache of the user, and a process that has not compiled anything yet; what it compiles is soon done."""
+    source = tmp_path.parent / f"{tmp_path.name}.c"
+    source.write_text("int quatcaps_moments(void) { return COLUMNS; }\n")
+    monkeypatch.setattr(build, "SOURCES", [source])
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    monkeypatch.setattr(build, "FLAGS", (*build.FLAGS, "-O0"))
     build.attempt.cache_clear()
     build.warn_once.cache_clear()
     yield tmp_path / "quatcaps" / "native"
@@ -133,7 +135,25 @@ def test_other_flags_make_another_library(cache: Path, monkeypatch: pytest.Monke
 
 
 def test_processes_may_compile_at_the_same_time(cache: Path) -> None:
-    code = f"from quatcaps.routing.native import build; build.FLAGS = {build.FLAGS}; build.load({DEFINITIONS})"
+    """Two that find nothing, and write the same."""
+    begin = cache.parent.parent / "begin"
+    code = f"""if True:
+        import time
+        from pathlib import Path
+        from quatcaps.routing.native import build
+
+        build.SOURCES = [Path({str(build.SOURCES[0])!r})]
+        compiled = build.compiled
+
+        def together(command):
+            Path({str(begin)!r} + str(time.monotonic_ns())).touch()
+            while len(list(Path({str(begin.parent)!r}).glob("begin*"))) < 2:
+                time.sleep(0.01)
+            return compiled(command)
+
+        build.compiled = together
+        build.load({DEFINITIONS})
+    """
     running = [subprocess.Popen([sys.executable, "-c", code]) for _ in range(2)]
     assert [process.wait() for process in running] == [0, 0]
     assert [path.suffix for path in cache.iterdir()] == [".so"]

@@ -213,8 +213,7 @@ def pretrained(job: Job, place: Place) -> Trained | None:
         return trained_run(run)
     except QuatcapsError as error:
         raise QuatcapsError(
-            f"it begins with the weights of {job.row.pretrained}, seed 0: {error}; train that first, in the same "
-            "--work"
+            f"it begins with the weights of {job.row.pretrained}, seed 0: {error}; train that first, in the same --work"
         ) from error
 
 

@@ -6,7 +6,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby, pairwise
 from pathlib import Path
 
+import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import to_hex, to_rgb
 from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
@@ -38,11 +40,12 @@ def new_figure(width: float, height: float) -> Figure:
 
 def save(figure: Figure, path: Path, *, exact: bool = False) -> None:
     """Writes a PNG whole or not at all; `exact` where it shows images, whose pixels must not change."""
+    canvas = FigureCanvasAgg(figure)
+    canvas.draw()
+    whole = Image.fromarray(np.asarray(canvas.buffer_rgba())).convert("RGB")
+    picture = indexed(whole) if exact else lessened(whole)
     with new_file(path) as temporary:
-        figure.savefig(temporary, format="png", metadata={"Software": None})
-        with Image.open(temporary, formats=("PNG",)) as picture:
-            whole = picture.convert("RGB")
-        (indexed(whole) if exact else lessened(whole)).save(temporary, format="png", optimize=True)
+        picture.save(temporary, format="png", optimize=True)
 
 
 def tint(colour: str, share: float = 0.5) -> str:
