@@ -19,6 +19,7 @@ from quatcaps.files import explained
 from quatcaps.paper.record import RunRecord, differences, make_record, read_record, record_path, told, write_record
 from quatcaps.paper.row import Row
 from quatcaps.paper.stopping import NEVER, Deadline
+from quatcaps.paper.timed import train_timed
 from quatcaps.paper.torchrun import train_together
 from quatcaps.training.checkpoint import checkpoints, read_position
 from quatcaps.training.config import TrainingConfig
@@ -184,7 +185,12 @@ def train(job: Job, place: Place, console: Console, *, again: bool = False, dead
             aside(folder)
     begun = (folder / "run.json").exists()
     wanted = wanted.changed({"device": place.device})
-    if place.processes > 1:
+    if job.row.timed:
+        if begun:
+            with owned(folder):
+                aside(folder)
+        run, experiment = train_timed(wanted, folder, place.data_dir, console)
+    elif place.processes > 1:
         if job.row.pretrained:
             raise QuatcapsError(f"{job} begins with the weights of another run: train it by one process")
         experiment = load_run_images(wanted, place.data_dir, console)

@@ -9,6 +9,7 @@ no graph.
 
 from __future__ import annotations
 
+import contextlib
 import math
 import warnings
 
@@ -115,7 +116,8 @@ class TrainingStep:
         assert self.images is not None
         assert self.labels is not None
         self.optimiser.zero_grad(set_to_none=True)
-        output = self.network(self.images)
+        with in_precision(self.config.precision, self.device):
+            output = self.network(self.images)
         loss = loss_of(self.config, output, self.labels, self.margin, self.class_weights)
         if self.config.pose_weight and self.views is not None:
             of_poses = pose_loss(output.poses, self.labels, self.views, self.relative_poses)
@@ -182,6 +184,14 @@ def make_optimiser(network: nn.Module, config: TrainingConfig, device: torch.dev
         fused=True,
         capturable=True,
     )
+
+
+def in_precision(precision: str, device: torch.device) -> contextlib.AbstractContextManager[object]:
+    """A forward pass inside computes its convolutions and matrix products so. What it casts of the weights is cast anew
+    in every pass, as a captured graph must."""
+    if precision == "float32":
+        return contextlib.nullcontext()
+    return torch.autocast(device.type, torch.bfloat16, cache_enabled=False)
 
 
 def loss_of(
