@@ -163,7 +163,7 @@ def test_schedules() -> None:
 def test_bf16_is_for_the_convolutions_of_training_alone(noise_images: ImageSet, tmp_path: Path) -> None:
     seen: dict[str, torch.dtype] = {}
     found = trainer(noise_images, tmp_path / "bf16", precision="bf16")
-    for name, module in found.network.named_modules():
+    for module in found.network.modules():
         if isinstance(module, nn.Conv2d):
             module.register_forward_hook(lambda module, given, output: seen.update(convolution=output.dtype))
         elif isinstance(module, CapsuleLayer):

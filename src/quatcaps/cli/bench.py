@@ -7,8 +7,13 @@ from typing import Annotated
 
 import typer
 
-from quatcaps.cli.flags import Device
+from quatcaps.cli.choices import DATASETS, completing
+from quatcaps.cli.flags import DataDir, Device
 from quatcaps.console import say, standard_output
+from quatcaps.errors import QuatcapsError
+
+TO_ERROR = "To the paper's error"
+"""The section of `--help`."""
 
 
 def bench(
@@ -65,11 +70,96 @@ def bench(
     device: Device = "auto",
     machine: Annotated[str, typer.Option(help="the machine's name in the results (default: its GPU or CPU)")] = "",
     output: Annotated[Path, typer.Option(help="folder for the numbers and the pictures")] = Path("bench"),
+    to_error: Annotated[
+        bool,
+        typer.Option(
+            "--to-error",
+            help="instead of steps: train the recipe fast of each dataset to its end, and report its seconds and its "
+            "test error against the paper's, over seeds",
+            rich_help_panel=TO_ERROR,
+        ),
+    ] = False,
+    dataset: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="smallnorb, mnist, fashionmnist, svhn or cifar10; may be repeated (default: all)",
+            autocompletion=completing(DATASETS[:5]),
+            rich_help_panel=TO_ERROR,
+        ),
+    ] = None,
+    seeds: Annotated[int, typer.Option(help="how many: 0, 1, …", rich_help_panel=TO_ERROR)] = 10,
+    validation: Annotated[
+        float | None,
+        typer.Option(
+            metavar="PART",
+            help="measure on this part of the training images, held out, and look at no test image",
+            rich_help_panel=TO_ERROR,
+        ),
+    ] = None,
+    tried: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--try",
+            metavar="NAME=VALUE,VALUE",
+            help="with --validation: train with each value of this setting of quatcaps train, and of several settings "
+            "every combination; may be repeated",
+            rich_help_panel=TO_ERROR,
+        ),
+    ] = None,
+    again: Annotated[
+        bool, typer.Option("--again", help="train seeds again that are recorded", rich_help_panel=TO_ERROR)
+    ] = False,
+    quick: Annotated[
+        bool,
+        typer.Option(
+            "--quick", help="a miniature on the small rendered toys, in seconds on a CPU", rich_help_panel=TO_ERROR
+        ),
+    ] = False,
+    budget: Annotated[
+        float | None, typer.Option(metavar="MINUTES", help="stop after so long", rich_help_panel=TO_ERROR)
+    ] = None,
+    data_dir: DataDir = None,
+    work: Annotated[
+        Path | None, typer.Option(help="folder for the runs (default: runs)", rich_help_panel=TO_ERROR)
+    ] = None,
 ) -> None:
     """Time and memory of a training step and of a forward pass, by network, routing backend and batch.
 
     Beside the backends stand the paper's own 4×4 formulation and torch.compile of the reference.
     """
+    if to_error:
+        beside = {
+            "model": model,
+            "against": against,
+            "backend": backend,
+            "batch": batch,
+            "scaling": scaling,
+            "data": data,
+        }
+        if refused := next((name for name, value in beside.items() if value), None):
+            raise QuatcapsError(
+                f"--{refused} does not go with --to-error: settings are tried with --validation and --try"
+            )
+        from quatcaps.paper.to_error import Request
+        from quatcaps.paper.to_error import to_error as carry_out
+
+        request = Request(
+            datasets=tuple(dataset or ()),
+            seeds=seeds,
+            validation=validation,
+            tried=tuple(tried or ()),
+            quick=quick,
+            again=again,
+            budget=budget,
+            device=device,
+            data_dir=data_dir,
+            output=output,
+            work=work,
+        )
+        carry_out(request, standard_output())
+        return
+    if dataset or tried or validation is not None or again or quick:
+        raise QuatcapsError("--dataset, --try, --validation, --again and --quick belong to --to-error: add it")
     from quatcaps.bench.plan import Plan
     from quatcaps.bench.run import measure_plan, write_results
     from quatcaps.bench.tables import all_tables, remarks

@@ -30,7 +30,9 @@ STEPS = {"cpu": 2, "cuda": 48}
 """Of a throw-away start: on a GPU three times the batches that are made at once."""
 
 
-def train_timed(config: TrainingConfig, folder: Path, data_dir: Path | None, console: Console) -> tuple[Run, Experiment]:
+def train_timed(
+    config: TrainingConfig, folder: Path, data_dir: Path | None, console: Console
+) -> tuple[Run, Experiment]:
     """Trains a new run in `folder` to its end, after a throw-away start; with the images that it had."""
     config = checked(config)
     experiment = load_run_images(config, data_dir, console)
@@ -50,7 +52,6 @@ def warm_up(config: TrainingConfig, experiment: Experiment, folder: Path) -> int
             trainer.step(batch.images, batch.labels, trainer.rate(taken), taken, batch.views)
             taken += 1
         trainer.step.check()  # which waits for the device
-    batches.close()
     del trainer, batches
     gc.collect()  # its graph and its images go before the run begins
     return taken

@@ -178,17 +178,15 @@ def _attempt(
 def train(job: Job, place: Place, console: Console, *, again: bool = False, deadline: Deadline = NEVER) -> None:
     """Trains a run, from where it stands if it was begun, and records it."""
     wanted, folder = job.row.config(job.seed), place.folder(job)
-    if (folder / "run.json").exists() and (reason := _not_resumable(folder, wanted)):
-        if not again:
+    begun = (folder / "run.json").exists()
+    if begun and (reason := _not_resumable(job, folder, wanted)):
+        if not (again or job.row.timed):
             raise QuatcapsError(f"{reason}: --again moves it aside")
         with owned(folder):
             aside(folder)
-    begun = (folder / "run.json").exists()
+        begun = False
     wanted = wanted.changed({"device": place.device})
     if job.row.timed:
-        if begun:
-            with owned(folder):
-                aside(folder)
         run, experiment = train_timed(wanted, folder, place.data_dir, console)
     elif place.processes > 1:
         if job.row.pretrained:
@@ -219,13 +217,14 @@ def pretrained(job: Job, place: Place) -> Trained | None:
         return trained_run(run)
     except QuatcapsError as error:
         raise QuatcapsError(
-            f"it begins with the weights of {job.row.pretrained}, seed 0: {error}; train that first, in the same "
-            "--work"
+            f"it begins with the weights of {job.row.pretrained}, seed 0: {error}; train that first, in the same --work"
         ) from error
 
 
-def _not_resumable(folder: Path, wanted: TrainingConfig) -> str:
+def _not_resumable(job: Job, folder: Path, wanted: TrainingConfig) -> str:
     """Why the run that was begun in a folder cannot go on; empty if it can."""
+    if job.row.timed:
+        return f"{folder} holds a run whose seconds would be those of two parts"
     try:
         differing = differences(open_run(folder).config, wanted)
     except QuatcapsError as error:
@@ -244,7 +243,7 @@ def aside(folder: Path) -> Path:
 
 def _finished(job: Job, place: Place, again: bool) -> bool:
     path = place.record(job)
-    if not path.exists():
+    if not path.exists() or (again and job.row.timed):
         return False
     try:
         differing = differences(read_record(path).config, job.row.config(job.seed))

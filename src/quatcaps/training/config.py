@@ -84,8 +84,8 @@ class TrainingConfig(Pipeline):
     )
     precision: str = setting(
         "float32",
-        "of the convolutions in training: float32, or bf16 (by autocast); routing, losses, weights and measurements are "
-        "float32 either way",
+        "of the convolutions in training: float32, or bf16 (by autocast); routing, losses, weights and measurements "
+        "are float32 either way",
         later=True,
     )
     cuda_graph: bool = setting(True, "on CUDA, capture the training step as one graph; never with several processes")
