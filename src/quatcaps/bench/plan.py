@@ -87,6 +87,16 @@ class Plan:
             for tf32 in self.allowed(device)
         ]
 
+    def one_case(self, device: torch.device) -> Case:
+        """The first of what was asked for, as a timeline shows it: unless told, a training step of the shape of `best`
+        by the device's fastest backend, on a GPU as a graph."""
+        variant = self.variants[0] if self.variants else default(device)
+        batch = self.batches[0] if self.batches else BATCHES[device.type][0]
+        graph = device.type == "cuda" and self.launch != "eager" and VARIANTS[variant].captured
+        passing = TRAIN if self.passing == "both" else self.passing
+        model = self.models[0] if self.models else SHAPE
+        return Case(model, passing, variant, batch, graph, self.allowed(device)[0])
+
     def data_cases(self, device: torch.device) -> list[DataCase]:
         """The data path with each model and batch, by the device's fastest backend."""
         return data_cases(self.measured, self.batches or BATCHES[device.type], self.allowed(device))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from quatcaps.bench.cases import CHANNELS, CLASSES, FORWARD, SIDE, Case, Layer
 from quatcaps.bench.networks import build_model
@@ -24,9 +24,12 @@ SETTINGS = {
 }
 
 
-def network_step(case: Case, device: torch.device) -> Step:
-    """A training step, or a forward pass, of the network of `case` on one random batch."""
+def network_step(case: Case, device: torch.device, watch: Callable[[nn.Module], None] | None = None) -> Step:
+    """A training step, or a forward pass, of the network of `case` on one random batch; `watch` is given the network
+    before its first."""
     network = build_model(case.model, channels=CHANNELS, classes=case.classes).to(device)
+    if watch is not None:
+        watch(network)
     prepared = VARIANTS[case.variant].prepare(network.train(case.passing != FORWARD))
     generator = torch.Generator().manual_seed(0)
     images = torch.randn(case.batch, CHANNELS, case.side, case.side, generator=generator).to(device)

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+from rich.console import Console
 
 from quatcaps.cli.choices import DATASETS, completing
 from quatcaps.cli.flags import DataDir, Device
 from quatcaps.console import say, standard_output
 from quatcaps.errors import QuatcapsError
+
+if TYPE_CHECKING:
+    import torch
+
+    from quatcaps.bench.plan import Plan
 
 TO_ERROR = "To the paper's error"
 """The section of `--help`."""
@@ -67,6 +73,14 @@ def bench(
         bool, typer.Option("--data", help="also a training step with the data path: images on the device, on the host")
     ] = False,
     networks: Annotated[bool, typer.Option(help="whole networks; --no-networks leaves them out")] = True,
+    timeline: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="instead of times: every kernel of one step (on a CPU, every operator) with what it is for, as JSON "
+            "in this file, and a picture beside it (default: a training step of the shape of the recipe best)",
+        ),
+    ] = None,
     device: Device = "auto",
     machine: Annotated[str, typer.Option(help="the machine's name in the results (default: its GPU or CPU)")] = "",
     output: Annotated[Path, typer.Option(help="folder for the numbers and the pictures")] = Path("bench"),
@@ -177,6 +191,9 @@ def bench(
         cold=cold,
     )
     console, chosen = standard_output(), choose_device(device)
+    if timeline is not None:
+        draw_timeline(plan, chosen, machine, timeline, console)
+        return
     results = measure_plan(plan, chosen, machine, output, console, networks=networks, scaling=scaling, data=data)
     written = write_results(results, output)
     for table in all_tables(results):
@@ -184,3 +201,21 @@ def bench(
     for line in remarks(results):
         say(console, line)
     say(console, f"numbers and pictures in {', '.join(map(str, written))}")
+
+
+def draw_timeline(plan: Plan, device: torch.device, machine: str, path: Path, console: Console) -> None:
+    """`--timeline`."""
+    from quatcaps.bench.timeline import measure_timeline, timeline_tables, timeline_words, write_timeline
+
+    if path.suffix == ".png":
+        raise QuatcapsError(
+            f"--timeline {path}: the picture takes that name; give the file of the numbers, such as "
+            f"{path.with_suffix('.json')}"
+        )
+    plan.check(device)
+    found = measure_timeline(plan.one_case(device), device, machine)
+    written = write_timeline(found, path)
+    for table in timeline_tables(found):
+        console.print(table.rich(console.width))
+    say(console, timeline_words(found))
+    say(console, f"numbers and picture in {', '.join(map(str, written))}")
