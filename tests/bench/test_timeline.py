@@ -149,6 +149,8 @@ def trace() -> list[dict]:
         event("cuda_runtime", "cudaLaunchKernel", 525, 5, 2, correlation=5),
         event("kernel", ELEMENTWISE, 530, 6, 7, correlation=5),
         event("kernel", ELEMENTWISE, 534, 6, 9, correlation=6),
+        event("cpu_op", "aten::native_batch_norm", 600, 10, **{"External id": 44}),
+        event("kernel", ELEMENTWISE, 650, 1, 9, **{"correlation": 7, "External id": 44}),
         {"ph": "s", "cat": "fwdbwd", "name": "fwdbwd", "id": 1, "tid": 1, "ts": 310},
         {"ph": "f", "cat": "fwdbwd", "name": "fwdbwd", "id": 1, "tid": 2, "ts": 510, "bp": "e"},
     ]
@@ -162,6 +164,7 @@ def test_kernels_belong_to_what_launched_them_in_the_last_step() -> None:
         (FORWARD, 120, 4),
         (BACKWARD, 330, 6),
         (OTHER, 334, 6),  # nobody knows who launched it
+        (NORMALISATION, 450, 1),
     ]
 
 
@@ -176,6 +179,7 @@ def test_operators_of_a_cpu_have_their_own_time() -> None:
         ("aten::sum", BACKWARD, 520, 20, True),
         ("AddBackward0", BACKWARD, 540, 10, False),
         ("AddBackward0", BACKWARD, 550, 10, False),
+        ("aten::native_batch_norm", NORMALISATION, 600, 10, True),
     ]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import statistics
+import warnings
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -116,7 +117,8 @@ def measure_timeline(case: Case, device: torch.device, machine: str) -> Timeline
             step()
         return Timeline(case, description, tuple(record(step, device)))
     clock = CudaClock(device)
-    with torch.cuda.device(clock.device), as_training(case.tf32):
+    with torch.cuda.device(clock.device), as_training(case.tf32), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # that an optimiser which will be captured takes steps before
         step = network_step(case, device, watch)
         clock.warm_up(step)
         spans = record(step, device)

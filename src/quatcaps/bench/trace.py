@@ -100,16 +100,20 @@ def spans_of(events: Sequence[Event], *, on_gpu: bool) -> list[Span]:
 
 
 def _kernels(events: Sequence[Event], calls: Calls, begun: float) -> Iterator[Span]:
-    launched = {
-        event["args"]["correlation"]: event
-        for event in events
-        if event.get("cat") in LAUNCHES and "correlation" in event.get("args", {})
-    }
+    launched = _by_argument(events, LAUNCHES, "correlation")
+    called = _by_argument(events, CALLS, "External id")  # where a launch was not recorded, its operator may be
     for event in events:
         if event.get("cat") in ON_GPU and event["ts"] >= begun:
-            launch = launched.get(event.get("args", {}).get("correlation"))
+            given = event.get("args", {})
+            launch = launched.get(given.get("correlation")) or called.get(given.get("External id"))
             operators = calls.chain(launch["tid"], launch["ts"]) if launch else []
             yield Span(event["name"], group_of(event["name"], operators), event["ts"], event["dur"])
+
+
+def _by_argument(events: Sequence[Event], kinds: Sequence[str], name: str) -> dict[Any, Event]:
+    return {
+        event["args"][name]: event for event in events if event.get("cat") in kinds and name in event.get("args", {})
+    }
 
 
 class Calls:
