@@ -267,5 +267,5 @@ def test_the_command_leaves_the_timeline_of_a_step(
 
 def test_what_is_shown_unless_told() -> None:
     assert Plan().one_case(torch.device("cpu")) == Case("qcn-deep", "train", "native", 8)
-    told = Plan(models=("qcn", "em"), variants=("paper",), batches=(3, 4), passing="forward")
-    assert told.one_case(torch.device("cpu")) == Case("qcn", "forward", "paper", 3)
+    told = Plan(models=("qcn", "em"), variants=("paper",), batches=(3, 4), passing="forward", precision="bf16")
+    assert told.one_case(torch.device("cpu")) == Case("qcn", "forward", "paper", 3, precision="bf16")

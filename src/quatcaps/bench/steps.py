@@ -12,13 +12,14 @@ from quatcaps.bench.networks import build_model
 from quatcaps.bench.variants import VARIANTS, by_backend
 from quatcaps.layers import ConvolutionalCapsules
 from quatcaps.losses import spread_loss
+from quatcaps.training.step import in_precision
 
 Step = Callable[[], None]
 LEARNING_RATE, MARGIN = 3e-3, 0.5
 SETTINGS = {
     "input": f"{CHANNELS}×{SIDE}×{SIDE}",
     "classes": CLASSES,
-    "dtype": "float32",
+    "dtype": "float32, but for convolutions where a row's precision says otherwise",
     "train": "zero_grad, forward, spread loss, backward, AdamW (fused on CUDA)",
     "forward": "evaluation mode, without gradients",
 }
@@ -36,7 +37,7 @@ def network_step(case: Case, device: torch.device, watch: Callable[[nn.Module], 
     if case.passing == FORWARD:
 
         def forward() -> None:
-            with torch.no_grad():
+            with torch.no_grad(), in_precision(case.precision, device):
                 prepared(images)
 
         return forward
@@ -49,7 +50,9 @@ def network_step(case: Case, device: torch.device, watch: Callable[[nn.Module], 
 
     def train() -> None:
         optimiser.zero_grad(set_to_none=True)
-        spread_loss(prepared(images).activations, labels, MARGIN).backward()
+        with in_precision(case.precision, device):
+            output = prepared(images)
+        spread_loss(output.activations.float(), labels, MARGIN).backward()
         optimiser.step()
 
     return train

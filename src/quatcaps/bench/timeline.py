@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from quatcaps.bench.cases import Case
+from quatcaps.bench.cases import FULL, Case
 from quatcaps.bench.gpu import CudaClock
 from quatcaps.bench.kernels import GROUPS, group_of, short
 from quatcaps.bench.machine import describe
@@ -169,7 +169,8 @@ def timeline_tables(timeline: Timeline) -> list[Table]:
 def timeline_title(timeline: Timeline) -> str:
     case = timeline.case
     step = "training step" if case.passing == "train" else "forward pass"
-    return f"{case.model}: {step}, batch {case.batch}, {case.label}{', captured' if case.graph else ''}"
+    more = (case.precision if case.precision != FULL else "", "captured" if case.graph else "")
+    return ", ".join([f"{case.model}: {step}", f"batch {case.batch}", case.label, *filter(None, more)])
 
 
 def timeline_words(timeline: Timeline) -> str:

@@ -56,6 +56,9 @@ def bench(
             help="on a GPU: on (allowed in convolutions and matrix products), off, both, or default: as PyTorch is set"
         ),
     ] = "default",
+    precision: Annotated[
+        str, typer.Option(help="of the convolutions: float32, or bf16 as quatcaps train --precision has it")
+    ] = "float32",
     steps: Annotated[int | None, typer.Option(help="counted steps (default: 7 on a CPU, 30 on a GPU)")] = None,
     cold: Annotated[
         bool,
@@ -189,6 +192,7 @@ def bench(
         against=against,
         steps=steps,
         cold=cold,
+        precision=precision,
     )
     console, chosen = standard_output(), choose_device(device)
     if timeline is not None:
