@@ -7,12 +7,12 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
+from quatcaps.accelerator import in_precision
 from quatcaps.bench.cases import CHANNELS, CLASSES, FORWARD, SIDE, Case, Layer
 from quatcaps.bench.networks import build_model
 from quatcaps.bench.variants import VARIANTS, by_backend
 from quatcaps.layers import ConvolutionalCapsules
 from quatcaps.losses import spread_loss
-from quatcaps.training.step import in_precision
 
 Step = Callable[[], None]
 LEARNING_RATE, MARGIN = 3e-3, 0.5

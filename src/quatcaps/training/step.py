@@ -9,14 +9,13 @@ no graph.
 
 from __future__ import annotations
 
-import contextlib
 import math
 import warnings
 
 import torch
 from torch import Tensor, nn
 
-from quatcaps.accelerator import current
+from quatcaps.accelerator import current, in_precision
 from quatcaps.data.imageset import ImageSet
 from quatcaps.data.viewpoints import Views
 from quatcaps.errors import QuatcapsError
@@ -184,14 +183,6 @@ def make_optimiser(network: nn.Module, config: TrainingConfig, device: torch.dev
         fused=True,
         capturable=True,
     )
-
-
-def in_precision(precision: str, device: torch.device) -> contextlib.AbstractContextManager[object]:
-    """A forward pass inside computes its convolutions and matrix products so. What it casts of the weights is cast anew
-    in every pass, as a captured graph must."""
-    if precision == "float32":
-        return contextlib.nullcontext()
-    return torch.autocast(device.type, torch.bfloat16, cache_enabled=False)
 
 
 def loss_of(
