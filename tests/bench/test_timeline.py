@@ -240,6 +240,12 @@ def test_the_picture_has_every_kernel_in_its_colour(tmp_path: Path, monkeypatch:
     assert max(drawing.tracks_of(timeline.spans)) == 1
     assert drawing.pieces(Span("", OTHER, 8.0, 14.0), 10.0, 3) == [(0, 8, 2), (1, 0, 10), (2, 0, 2)]
     assert drawing.pieces(Span("", OTHER, 28.0, 3.0), 10.0, 3) == [(2, 8, 3)]
+    length = timeline.wall / 7  # no multiple of which is exact
+    for start in (0.0, 0.9 * length, 2.99 * length):
+        found = drawing.pieces(Span("", OTHER, start, 3.5 * length), length, 7)
+        assert sum(duration for _, _, duration in found) == pytest.approx(3.5 * length)
+    assert drawing.unit_of(timeline).written(12.34) == "12 µs"
+    assert drawing.Unit("ms", 1000.0).written(34_567.0) == "35 ms"
 
 
 @pytest.mark.usefixtures("unchecked")

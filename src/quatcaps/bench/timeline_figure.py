@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from matplotlib.axes import Axes
 from matplotlib.ticker import FuncFormatter
@@ -38,6 +39,8 @@ PER_LINE = 80
 MOST_LINES = 6
 APART = 0.003
 """The part of a line from which a span is told from its neighbour by a white edge."""
+LONG = 20_000.0
+"""Microseconds from which a step is told in milliseconds."""
 TRACK, GAP = 0.8, 0.45
 """Heights of what runs at the same time, and between lines, in units of the axis."""
 
@@ -59,6 +62,25 @@ def timeline_figure(timeline: Timeline, path: Path) -> None:
     save(figure, path)
 
 
+class Unit(NamedTuple):
+    """Of times, and its microseconds."""
+
+    name: str
+    microseconds: float
+
+    def written(self, microseconds: float) -> str:
+        value = microseconds / self.microseconds
+        return f"{value:,.0f} {self.name}" if value >= 20 or value == 0 else f"{value:.2g} {self.name}"
+
+
+def unit_of(timeline: Timeline) -> Unit:
+    return Unit("ms", 1000.0) if timeline.wall > LONG else Unit("µs", 1.0)
+
+
+def _in_units(axes: Axes, unit: Unit) -> None:
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, position: f"{value / unit.microseconds:,g}"))
+
+
 def tracks_of(spans: Sequence[Span]) -> list[int]:
     """For each span, by their starts, the first track that is free."""
     free: list[float] = []
@@ -73,7 +95,7 @@ def tracks_of(spans: Sequence[Span]) -> list[int]:
 
 
 def _lines(axes: Axes, timeline: Timeline, tracks: Sequence[int], lines: int, depth: int) -> None:
-    dress(axes, literal(timeline_title(timeline)), "µs from the beginning of a line", "")
+    dress(axes, literal(timeline_title(timeline)), f"{unit_of(timeline).name} from the beginning of a line", "")
     axes.grid(False)
     length, step = timeline.wall / lines or 1.0, depth + GAP
     for line in range(lines):
@@ -94,36 +116,36 @@ def _lines(axes: Axes, timeline: Timeline, tracks: Sequence[int], lines: int, de
         )
     axes.set_yticks(
         [line * step + (depth - 1) / 2 for line in range(lines)],
-        [f"from {line * length:,.0f} µs" for line in range(lines)],
+        [f"from {unit_of(timeline).written(line * length)}" for line in range(lines)],
     )
     axes.set_ylim(lines * step - GAP / 2 - 0.5, -0.75)
     axes.set_xlim(0, length)
     axes.tick_params(axis="y", length=0, labelsize=SMALL)
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, position: f"{value:,g}"))
+    _in_units(axes, unit_of(timeline))
     axes.spines["left"].set_visible(False)
 
 
 def pieces(span: Span, length: float, lines: int) -> list[tuple[int, float, float]]:
     """A span as (line, start in it, duration): several where it goes on in the next line."""
-    found, start, left = [], span.start, span.duration
-    while left > 0:
-        line = min(lines - 1, int(start // length))
-        here = left if line == lines - 1 else min(left, (line + 1) * length - start)
-        if here <= 0:
-            break
-        found.append((line, start - line * length, here))
-        start, left = start + here, left - here
-    return found
+    end, last = span.start + span.duration, lines - 1
+    first = min(last, int(span.start // length))
+    parts = []
+    for line in range(first, lines):
+        start = max(span.start, line * length)
+        until = end if line == last else min(end, (line + 1) * length)
+        if until > start:
+            parts.append((line, start - line * length, until - start))
+    return parts
 
 
 def _bars(axes: Axes, timeline: Timeline, sums: Mapping[str, tuple[int, float]]) -> None:
-    dress(axes, f"In all, by what they are for; grey above: no {timeline.what[:-1]} runs", "µs", "")
+    dress(axes, f"In all, by what they are for; grey above: no {timeline.what[:-1]} runs", unit_of(timeline).name, "")
     axes.grid(False)
     longest = max((total for _, total in sums.values()), default=1.0)
     for place, (group, (count, total)) in enumerate(sums.items()):
         axes.barh(place, total, height=0.7, color=COLOURS[group])
         axes.annotate(
-            f"{total:,.0f} µs in {count}",
+            f"{unit_of(timeline).written(total)} in {count}",
             (total, place),
             xytext=(5, 0),
             textcoords="offset points",
@@ -134,7 +156,7 @@ def _bars(axes: Axes, timeline: Timeline, sums: Mapping[str, tuple[int, float]])
     axes.axvline(0, color=RULE, linewidth=0.8)
     axes.set_yticks(range(len(sums)), [literal(group) for group in sums])
     axes.set_ylim(len(sums) - 0.4, -0.6)
-    axes.set_xlim(0, 1.2 * longest)
+    axes.set_xlim(0, 1.25 * longest)
     axes.tick_params(axis="y", length=0, labelsize=TEXT)
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, position: f"{value:,g}"))
+    _in_units(axes, unit_of(timeline))
     axes.spines["left"].set_color(MUTED)
