@@ -19,7 +19,7 @@ def recorded(monkeypatch: pytest.MonkeyPatch, module: ModuleType) -> list[Figure
     """The figures that a module will have saved, in order."""
     saved: list[Figure] = []
 
-    def save(figure: Figure, path: Path, *, exact: bool) -> None:
+    def save(figure: Figure, path: Path, *, exact: bool = False) -> None:
         saved.append(figure)
         canvas.save(figure, path, exact=exact)
 

@@ -1,5 +1,5 @@
-"""The GPU: whether Triton kernels can run, asked by every place that has one beside its plain formula; and which GPU is
-the current one."""
+"""The GPU: whether Triton kernels can run, asked by every place that has one beside its plain formula; which GPU is the
+current one; and in which precision convolutions are computed."""
 
 from __future__ import annotations
 
@@ -54,6 +54,14 @@ def current(device: torch.device) -> contextlib.AbstractContextManager[object]:
     """Has a GPU be the current one, which kernels are launched on and graphs captured on unless told otherwise; any
     other device needs nothing."""
     return torch.cuda.device(device) if device.type == "cuda" else contextlib.nullcontext()
+
+
+def in_precision(precision: str, device: torch.device) -> contextlib.AbstractContextManager[object]:
+    """A forward pass inside computes its convolutions and matrix products so. What it casts of the weights is cast anew
+    in every pass, as a captured graph must."""
+    if precision == "float32":
+        return contextlib.nullcontext()
+    return torch.autocast(device.type, torch.bfloat16, cache_enabled=False)
 
 
 def interpreted() -> bool:

@@ -37,6 +37,7 @@ FIELDS = {
     "variant",
     "batch",
     "graph",
+    "precision",
     "tf32_convolutions",
     "tf32_products",
     "side",

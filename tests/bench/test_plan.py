@@ -4,11 +4,13 @@ from dataclasses import replace
 
 import pytest
 import torch
+from torch import nn
 
 from quatcaps.bench.cases import Layer, SizedNetwork
 from quatcaps.bench.networks import build_model
 from quatcaps.bench.plan import Plan
 from quatcaps.bench.precision import TF32
+from quatcaps.bench.steps import network_step
 from quatcaps.bench.variants import VARIANTS
 from quatcaps.errors import QuatcapsError
 from quatcaps.models import parameter_count
@@ -53,6 +55,23 @@ def test_what_was_asked_for_is_measured() -> None:
         (16, "compile"),
     ]
     assert all(case.graph and case.passing == "forward" for case in cases)
+
+
+def test_a_step_has_the_precision_that_was_asked_for() -> None:
+    plan = Plan(models=("qcn-small",), variants=("native",), batches=(1,), passing="train", precision="bf16")
+    (case,) = plan.cases(CPU)
+    assert (case.words, case.to_json()["precision"]) == ("qcn-small, train, batch 1, native, bf16", "bf16")
+    assert {sized.case.precision for sized in plan.sized_networks(CPU)} == {"bf16"}
+    for passing, precision, dtype in (("train", "bf16", torch.bfloat16), ("forward", "float32", torch.float32)):
+        seen: set[torch.dtype] = set()
+
+        def watch(network: nn.Module, seen: set[torch.dtype] = seen) -> None:
+            for module in network.modules():
+                if isinstance(module, nn.Conv2d):
+                    module.register_forward_hook(lambda module, given, output: seen.add(output.dtype))
+
+        network_step(replace(case, passing=passing, precision=precision), CPU, watch)()
+        assert seen == {dtype}
 
 
 def test_both_ways_of_tf32_stand_side_by_side() -> None:
@@ -112,6 +131,7 @@ def test_whole_networks_by_side_and_classes() -> None:
         (Plan(cold=True), "--cold on the CPU"),
         (Plan(variants=("tritom",)), "unknown backend 'tritom': did you mean 'triton'"),
         (Plan(passing="backward"), "unknown pass 'backward'"),
+        (Plan(precision="fp16"), "unknown precision 'fp16'"),
         (Plan(launch="grph"), "unknown launch 'grph': did you mean 'graph'"),
         (Plan(launch="graph"), "CUDA graphs need --device cuda"),
         (Plan(batches=(8, 0)), "0 images in a batch"),

@@ -9,15 +9,20 @@ from pathlib import Path
 import pytest
 import torch
 
+from quatcaps.bench.cases import Case
+from quatcaps.bench.kernels import GRADIENT, GROUPS, NORMALISATION, plain
+from quatcaps.bench.timeline import measure_timeline
 from quatcaps.data.batches import TrainingBatches
 from quatcaps.data.imageset import ImageSet
 from quatcaps.data.splits import Experiment
+from quatcaps.paper.timed import warm_up
 from quatcaps.pipelines import PIPELINES, Pipeline
-from quatcaps.training.config import TrainingConfig
+from quatcaps.training.config import PRECISIONS, TrainingConfig
 from quatcaps.training.health import NonFiniteError
 from quatcaps.training.log import read_log
 from quatcaps.training.loop import Trainer
 from quatcaps.training.run import create_run
+from quatcaps.training.step import STEPS_BEFORE_CAPTURE
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 CONFIG = TrainingConfig(
@@ -35,8 +40,12 @@ def trainer(images: ImageSet, folder: Path, **changes: object) -> Trainer:
     return Trainer(create_run(folder, CONFIG.changed(changes), images), Experiment(images, {"test": images}))
 
 
-def test_the_same_losses_with_and_without_a_graph(noise_images: ImageSet, tmp_path: Path) -> None:
-    runs = {graph: trainer(noise_images, tmp_path / str(graph), cuda_graph=graph) for graph in (True, False)}
+@pytest.mark.parametrize("precision", PRECISIONS)
+def test_the_same_losses_with_and_without_a_graph(precision: str, noise_images: ImageSet, tmp_path: Path) -> None:
+    runs = {
+        graph: trainer(noise_images, tmp_path / str(graph), cuda_graph=graph, precision=precision)
+        for graph in (True, False)
+    }
     for run in runs.values():
         run.train(Silent())
     assert runs[True].step.graph is not None
@@ -45,6 +54,35 @@ def test_the_same_losses_with_and_without_a_graph(noise_images: ImageSet, tmp_pa
     assert logs[0] == logs[1]
     for one, other in zip(runs[True].network.parameters(), runs[False].network.parameters(), strict=True):
         assert torch.equal(one, other)
+
+
+def test_a_throw_away_start_captures_and_changes_nothing(noise_images: ImageSet, tmp_path: Path) -> None:
+    changes = {"batch": 8, "averaging": 0.99}  # eight steps in an epoch, four of them before the capture and at it
+    trained = []
+    for number, thrown_away in enumerate((False, True)):
+        folder = tmp_path / str(number)
+        if thrown_away:
+            assert warm_up(CONFIG.changed(changes), Experiment(noise_images, {}), folder) > STEPS_BEFORE_CAPTURE + 1
+            assert not folder.exists()
+        trained.append(trainer(noise_images, folder, **changes))
+        trained[-1].train(Silent())
+    for one, other in zip(*(each.network.parameters() for each in trained), strict=True):
+        assert torch.equal(one, other)
+
+
+@pytest.mark.parametrize("graph", [False, True])
+def test_a_timeline_knows_what_kernels_are_for(graph: bool) -> None:
+    case = Case("qcn-deep", "train", "triton", 16, graph)
+    found = measure_timeline(case, torch.device("cuda"), "")
+    names = {span.name for span in found.spans}
+    assert {"sum_moments", "sum_children"} <= {plain(name) for name in names}
+    assert set(found.sums()) == set(GROUPS)
+    assert 100 < found.count < 1000
+    assert found.seconds is not None
+    assert found.busy / 1e6 < 1.5 * found.seconds
+    wrong = [span for span in found.spans if "bn_" in span.name and span.group != NORMALISATION]
+    wrong += [span for span in found.spans if "wgrad" in span.name and span.group != GRADIENT]
+    assert not wrong
 
 
 def test_a_resumed_run_ends_with_the_same_bits(noise_images: ImageSet, tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import math
 from pathlib import Path
+from threading import Event
 
 import pytest
 import torch
@@ -14,6 +15,7 @@ from torch import Tensor, nn
 from quatcaps.data.imageset import ImageSet
 from quatcaps.data.splits import Experiment, arrange, hold_out
 from quatcaps.errors import QuatcapsError
+from quatcaps.layers import CapsuleLayer
 from quatcaps.training import checkpoint
 from quatcaps.training.config import TrainingConfig
 from quatcaps.training.health import NonFiniteError
@@ -149,6 +151,36 @@ def test_schedules() -> None:
     assert learning_rate(paper.changed({"schedule": "constant"}), 10**6, 10**6) == 3e-3
     warming = paper.changed({"warmup": 9})
     assert [learning_rate(warming, step, 100) for step in (0, 4, 9, 10)] == pytest.approx([3e-4, 1.5e-3, 3e-3, 3e-3])
+    linear = paper.changed({"schedule": "linear"})
+    assert [learning_rate(linear, step, 100) for step in (0, 50, 99)] == pytest.approx([3e-3, 1.5e-3, 3e-5])
+    cycle = warming.changed({"schedule": "linear"})
+    assert [learning_rate(cycle, step, 109) for step in (0, 4, 9, 59, 108)] == pytest.approx(
+        [3e-4, 1.5e-3, 3e-3, 1.5e-3, 3e-5]
+    )
+    assert learning_rate(cycle, 0, 5) > 0
+
+
+def test_bf16_is_for_the_convolutions_of_training_alone(noise_images: ImageSet, tmp_path: Path) -> None:
+    seen: dict[str, torch.dtype] = {}
+    found = trainer(noise_images, tmp_path / "bf16", precision="bf16")
+    for module in found.network.modules():
+        if isinstance(module, nn.Conv2d):
+            module.register_forward_hook(lambda module, given, output: seen.update(convolution=output.dtype))
+        elif isinstance(module, CapsuleLayer):
+            module.register_forward_hook(lambda module, given, output: seen.update(routing=output.poses.dtype))
+    batch = next(found.batches.epoch(0))
+    found.step(batch.images, batch.labels, 1e-3, 0)
+    assert seen == {"convolution": torch.bfloat16, "routing": torch.float32}
+    assert all(parameter.grad.dtype == torch.float32 for parameter in found.network.parameters())
+    full = trainer(noise_images, tmp_path / "float32")
+    full.step(batch.images, batch.labels, 1e-3, 0)
+    assert found.step.loss.item() != full.step.loss.item()
+    assert found.step.loss.item() == pytest.approx(full.step.loss.item(), rel=0.1)
+    found.measure(noise_images.select(torch.arange(4)), Event())
+    assert seen["convolution"] == torch.float32
+    assert "precision" not in full.config.to_json()
+    with pytest.raises(QuatcapsError, match="unknown precision 'fp16'"):
+        CONFIG.changed({"precision": "fp16"})
 
 
 def test_sample_is_fixed_and_whole_for_zero(noise_images: ImageSet) -> None:

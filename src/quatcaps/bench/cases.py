@@ -12,6 +12,7 @@ TRAIN, FORWARD = "train", "forward"
 PASSES = (TRAIN, FORWARD)
 CHANNELS, CLASSES, SIDE = 2, 5, 32
 """Of the images, unless a case says otherwise: smallNORB's."""
+FULL = "float32"
 LABELS = {"paper": "paper 4×4", "compile": "reference, torch.compile"}
 """How results call the variants that are no backends."""
 
@@ -20,7 +21,8 @@ LABELS = {"paper": "paper 4×4", "compile": "reference, torch.compile"}
 class Case:
     """One thing to measure: a pass of a network by one variant; `graph`: as one captured CUDA graph.
 
-    `model` is as `networks.read_model` reads it; images are `side` × `side`.
+    `model` is as `networks.read_model` reads it; images are `side` × `side`. `precision` is that of the convolutions,
+    as training has it.
     """
 
     model: str
@@ -31,6 +33,7 @@ class Case:
     tf32: TF32 | None = None
     side: int = SIDE
     classes: int = CLASSES
+    precision: str = FULL
 
     @property
     def label(self) -> str:
@@ -38,7 +41,8 @@ class Case:
 
     @property
     def words(self) -> str:
-        return f"{self.model}, {self.passing}, batch {self.batch}, {self.label}{launched(self.graph, self.tf32)}"
+        computed = self.label if self.precision == FULL else f"{self.label}, {self.precision}"
+        return f"{self.model}, {self.passing}, batch {self.batch}, {computed}{launched(self.graph, self.tf32)}"
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -47,6 +51,7 @@ class Case:
             "variant": self.label,
             "batch": self.batch,
             "graph": self.graph,
+            "precision": self.precision,
             **precision.to_json(self.tf32),
             "side": self.side,
             "classes": self.classes,

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import torch
 
-from quatcaps.bench.cases import CLASSES, PASSES, SIDE, TRAIN, Case, Layer, Sized, SizedNetwork
+from quatcaps.bench.cases import CLASSES, FULL, PASSES, SIDE, TRAIN, Case, Layer, Sized, SizedNetwork
 from quatcaps.bench.data_path import DataCase, data_cases
 from quatcaps.bench.networks import check_model
 from quatcaps.bench.precision import TF32, choices
@@ -14,6 +14,7 @@ from quatcaps.bench.variants import BATCHES, VARIANTS, check_variant, usual_batc
 from quatcaps.errors import QuatcapsError, at_least_one, unknown_name
 from quatcaps.routing import BACKENDS
 from quatcaps.routing.backends import default
+from quatcaps.training.config import PRECISIONS
 
 LAUNCHES = ("both", "eager", "graph")
 STEPS = {"cpu": 7, "cuda": 30}
@@ -39,6 +40,7 @@ class Plan:
     against: str | None = None
     steps: int | None = None
     cold: bool = False
+    precision: str = FULL
 
     def check(self, device: torch.device) -> None:
         """Raises where something is unknown or cannot be."""
@@ -50,6 +52,8 @@ class Plan:
             at_least_one("images in a batch", batch)
         if self.passing not in (*PASSES, "both"):
             raise unknown_name("pass", self.passing, (*PASSES, "both"))
+        if self.precision not in PRECISIONS:
+            raise unknown_name("precision", self.precision, PRECISIONS)
         if self.launch not in LAUNCHES:
             raise unknown_name("launch", self.launch, LAUNCHES)
         if self.launch == "graph" and device.type != "cuda":
@@ -77,7 +81,7 @@ class Plan:
         variants = tuple(dict.fromkeys(self.variants or usual_variants(device)))
         wanted = {variant: self.batches or usual_batches(variant, device) for variant in variants}
         return [
-            Case(model, passing, variant, batch, graph, tf32)
+            Case(model, passing, variant, batch, graph, tf32, precision=self.precision)
             for model in self.measured
             for passing in passes
             for batch in sorted({batch for batches in wanted.values() for batch in batches})
@@ -86,6 +90,16 @@ class Plan:
             for graph in self.launches(device, VARIANTS[variant].captured)
             for tf32 in self.allowed(device)
         ]
+
+    def one_case(self, device: torch.device) -> Case:
+        """The first of what was asked for, as a timeline shows it: unless told, a training step of the shape of `best`
+        by the device's fastest backend, on a GPU as a graph."""
+        variant = self.variants[0] if self.variants else default(device)
+        batch = self.batches[0] if self.batches else BATCHES[device.type][0]
+        graph = device.type == "cuda" and self.launch != "eager" and VARIANTS[variant].captured
+        passing = TRAIN if self.passing == "both" else self.passing
+        model = self.models[0] if self.models else SHAPE
+        return Case(model, passing, variant, batch, graph, self.allowed(device)[0], precision=self.precision)
 
     def data_cases(self, device: torch.device) -> list[DataCase]:
         """The data path with each model and batch, by the device's fastest backend."""
@@ -122,7 +136,9 @@ class Plan:
         sizes = [("side", side, CLASSES) for side in SIDES[device.type]]
         sizes += [("classes", SIDE, count) for count in CLASS_COUNTS]
         return [
-            SizedNetwork(axis, Case(model, TRAIN, variant, batch, self.captured(device), tf32, side, classes))
+            SizedNetwork(
+                axis, Case(model, TRAIN, variant, batch, self.captured(device), tf32, side, classes, self.precision)
+            )
             for model in dict.fromkeys(self.models or (SHAPE,))
             for batch in self.batches or SCALED_BATCHES[device.type]
             for variant in self.scaled_backends(device)

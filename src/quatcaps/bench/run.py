@@ -9,6 +9,7 @@ import torch
 from rich.console import Console
 from rich.progress import TaskID
 
+from quatcaps.bench.cases import FULL
 from quatcaps.bench.cold import empty_caches
 from quatcaps.bench.data_path import measure_data
 from quatcaps.bench.figures import scaling_figure, throughput_figure
@@ -39,10 +40,12 @@ def measure_plan(
     plan.check(device)
     cases, sized = plan.cases(device) if networks else [], plan.scaling(device) if scaling else []
     paths = plan.data_cases(device) if data else []
+    if paths and plan.precision != FULL:
+        raise QuatcapsError(f"--data with --precision {plan.precision}: the data path is measured in float32 alone")
     if not cases and not sized and not paths:
         raise QuatcapsError("nothing to measure: leave out --no-networks, or add --scaling or --data")
     make_folder(output)
-    description = describe(machine, device) | {"cold": plan.cold, "settings": SETTINGS}
+    description = describe(machine, device) | {"cold": plan.cold, "precision": plan.precision, "settings": SETTINGS}
     counted = plan.counted(device)
     caches = empty_caches() if plan.cold else nullcontext()
     with caches, BenchProgress(console, len(cases) + len(sized)) as watcher:
@@ -59,7 +62,8 @@ def write_results(results: Results, folder: Path) -> list[Path]:
     """The numbers as JSON, and pictures of what was measured."""
     written = [folder / "bench.json"]
     write_json(written[0], results.to_json())
-    title = f"{results.machine['machine']}\ntorch {results.machine['versions']['torch']}, float32"
+    computed = FULL if results.machine["precision"] == FULL else f"convolutions in {results.machine['precision']}"
+    title = f"{results.machine['machine']}\ntorch {results.machine['versions']['torch']}, {computed}"
     if any(row.timing for row in results.rows):
         throughput_figure(results.rows, f"{title}{precision_words(results.rows)}", folder / "bench.png")
         written.append(folder / "bench.png")

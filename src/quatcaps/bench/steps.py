@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
+from quatcaps.accelerator import in_precision
 from quatcaps.bench.cases import CHANNELS, CLASSES, FORWARD, SIDE, Case, Layer
 from quatcaps.bench.networks import build_model
 from quatcaps.bench.variants import VARIANTS, by_backend
@@ -18,22 +19,25 @@ LEARNING_RATE, MARGIN = 3e-3, 0.5
 SETTINGS = {
     "input": f"{CHANNELS}×{SIDE}×{SIDE}",
     "classes": CLASSES,
-    "dtype": "float32",
+    "dtype": "float32, but for convolutions where a row's precision says otherwise",
     "train": "zero_grad, forward, spread loss, backward, AdamW (fused on CUDA)",
     "forward": "evaluation mode, without gradients",
 }
 
 
-def network_step(case: Case, device: torch.device) -> Step:
-    """A training step, or a forward pass, of the network of `case` on one random batch."""
+def network_step(case: Case, device: torch.device, watch: Callable[[nn.Module], None] | None = None) -> Step:
+    """A training step, or a forward pass, of the network of `case` on one random batch; `watch` is given the network
+    before its first."""
     network = build_model(case.model, channels=CHANNELS, classes=case.classes).to(device)
+    if watch is not None:
+        watch(network)
     prepared = VARIANTS[case.variant].prepare(network.train(case.passing != FORWARD))
     generator = torch.Generator().manual_seed(0)
     images = torch.randn(case.batch, CHANNELS, case.side, case.side, generator=generator).to(device)
     if case.passing == FORWARD:
 
         def forward() -> None:
-            with torch.no_grad():
+            with torch.no_grad(), in_precision(case.precision, device):
                 prepared(images)
 
         return forward
@@ -46,7 +50,9 @@ def network_step(case: Case, device: torch.device) -> Step:
 
     def train() -> None:
         optimiser.zero_grad(set_to_none=True)
-        spread_loss(prepared(images).activations, labels, MARGIN).backward()
+        with in_precision(case.precision, device):
+            output = prepared(images)
+        spread_loss(output.activations.float(), labels, MARGIN).backward()
         optimiser.step()
 
     return train

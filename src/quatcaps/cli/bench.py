@@ -3,12 +3,23 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+from rich.console import Console
 
-from quatcaps.cli.flags import Device
+from quatcaps.cli.choices import DATASETS, completing
+from quatcaps.cli.flags import DataDir, Device
 from quatcaps.console import say, standard_output
+from quatcaps.errors import QuatcapsError
+
+if TYPE_CHECKING:
+    import torch
+
+    from quatcaps.bench.plan import Plan
+
+TO_ERROR = "To the paper's error"
+"""The section of `--help`."""
 
 
 def bench(
@@ -45,6 +56,9 @@ def bench(
             help="on a GPU: on (allowed in convolutions and matrix products), off, both, or default: as PyTorch is set"
         ),
     ] = "default",
+    precision: Annotated[
+        str, typer.Option(help="of the convolutions: float32, or bf16 as quatcaps train --precision has it")
+    ] = "float32",
     steps: Annotated[int | None, typer.Option(help="counted steps (default: 7 on a CPU, 30 on a GPU)")] = None,
     cold: Annotated[
         bool,
@@ -62,14 +76,107 @@ def bench(
         bool, typer.Option("--data", help="also a training step with the data path: images on the device, on the host")
     ] = False,
     networks: Annotated[bool, typer.Option(help="whole networks; --no-networks leaves them out")] = True,
+    timeline: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="instead of times: every kernel of one step (on a CPU, every operator) with what it is for, as JSON "
+            "in this file, and a picture beside it (default: a training step of the shape of the recipe best)",
+        ),
+    ] = None,
     device: Device = "auto",
     machine: Annotated[str, typer.Option(help="the machine's name in the results (default: its GPU or CPU)")] = "",
     output: Annotated[Path, typer.Option(help="folder for the numbers and the pictures")] = Path("bench"),
+    to_error: Annotated[
+        bool,
+        typer.Option(
+            "--to-error",
+            help="instead of steps: train the recipe fast of each dataset to its end, and report its seconds and its "
+            "test error against the paper's, over seeds",
+            rich_help_panel=TO_ERROR,
+        ),
+    ] = False,
+    dataset: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="smallnorb, mnist, fashionmnist, svhn or cifar10; may be repeated (default: all)",
+            autocompletion=completing(DATASETS[:5]),
+            rich_help_panel=TO_ERROR,
+        ),
+    ] = None,
+    seeds: Annotated[int, typer.Option(help="how many: 0, 1, …", rich_help_panel=TO_ERROR)] = 10,
+    validation: Annotated[
+        float | None,
+        typer.Option(
+            metavar="PART",
+            help="measure on this part of the training images, held out, and look at no test image",
+            rich_help_panel=TO_ERROR,
+        ),
+    ] = None,
+    tried: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--try",
+            metavar="NAME=VALUE,VALUE",
+            help="with --validation: train with each value of this setting of quatcaps train, and of several settings "
+            "every combination; may be repeated",
+            rich_help_panel=TO_ERROR,
+        ),
+    ] = None,
+    again: Annotated[
+        bool, typer.Option("--again", help="train seeds again that are recorded", rich_help_panel=TO_ERROR)
+    ] = False,
+    quick: Annotated[
+        bool,
+        typer.Option(
+            "--quick", help="a miniature on the small rendered toys, in seconds on a CPU", rich_help_panel=TO_ERROR
+        ),
+    ] = False,
+    budget: Annotated[
+        float | None, typer.Option(metavar="MINUTES", help="stop after so long", rich_help_panel=TO_ERROR)
+    ] = None,
+    data_dir: DataDir = None,
+    work: Annotated[
+        Path | None, typer.Option(help="folder for the runs (default: runs)", rich_help_panel=TO_ERROR)
+    ] = None,
 ) -> None:
     """Time and memory of a training step and of a forward pass, by network, routing backend and batch.
 
     Beside the backends stand the paper's own 4×4 formulation and torch.compile of the reference.
     """
+    if to_error:
+        beside = {
+            "model": model,
+            "against": against,
+            "backend": backend,
+            "batch": batch,
+            "scaling": scaling,
+            "data": data,
+        }
+        if refused := next((name for name, value in beside.items() if value), None):
+            raise QuatcapsError(
+                f"--{refused} does not go with --to-error: settings are tried with --validation and --try"
+            )
+        from quatcaps.paper.to_error import Request
+        from quatcaps.paper.to_error import to_error as carry_out
+
+        request = Request(
+            datasets=tuple(dataset or ()),
+            seeds=seeds,
+            validation=validation,
+            tried=tuple(tried or ()),
+            quick=quick,
+            again=again,
+            budget=budget,
+            device=device,
+            data_dir=data_dir,
+            output=output,
+            work=work,
+        )
+        carry_out(request, standard_output())
+        return
+    if dataset or tried or validation is not None or again or quick:
+        raise QuatcapsError("--dataset, --try, --validation, --again and --quick belong to --to-error: add it")
     from quatcaps.bench.plan import Plan
     from quatcaps.bench.run import measure_plan, write_results
     from quatcaps.bench.tables import all_tables, remarks
@@ -85,8 +192,12 @@ def bench(
         against=against,
         steps=steps,
         cold=cold,
+        precision=precision,
     )
     console, chosen = standard_output(), choose_device(device)
+    if timeline is not None:
+        draw_timeline(plan, chosen, machine, timeline, console)
+        return
     results = measure_plan(plan, chosen, machine, output, console, networks=networks, scaling=scaling, data=data)
     written = write_results(results, output)
     for table in all_tables(results):
@@ -94,3 +205,21 @@ def bench(
     for line in remarks(results):
         say(console, line)
     say(console, f"numbers and pictures in {', '.join(map(str, written))}")
+
+
+def draw_timeline(plan: Plan, device: torch.device, machine: str, path: Path, console: Console) -> None:
+    """`--timeline`."""
+    from quatcaps.bench.timeline import measure_timeline, timeline_tables, timeline_words, write_timeline
+
+    if path.suffix == ".png":
+        raise QuatcapsError(
+            f"--timeline {path}: the picture takes that name; give the file of the numbers, such as "
+            f"{path.with_suffix('.json')}"
+        )
+    plan.check(device)
+    found = measure_timeline(plan.one_case(device), device, machine)
+    written = write_timeline(found, path)
+    for table in timeline_tables(found):
+        console.print(table.rich(console.width))
+    say(console, timeline_words(found))
+    say(console, f"numbers and picture in {', '.join(map(str, written))}")

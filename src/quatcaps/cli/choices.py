@@ -10,7 +10,7 @@ from pathlib import Path
 
 import quatcaps
 from quatcaps.pipelines import PATCH_FROM, STANDARDISE
-from quatcaps.training.config import BACKENDS, LOSSES, PLACEMENTS, PROTOCOLS, SCHEDULES, VIEWPOINTS
+from quatcaps.training.config import BACKENDS, LOSSES, PLACEMENTS, PRECISIONS, PROTOCOLS, SCHEDULES, VIEWPOINTS
 
 MODELS = (
     "qcn", "qcn-small", "qcn-coarse", "qcn-deep", "qcn-rotor", "qcn-rotor-deep", "qcn-rotor-small", "qcn-joint",
@@ -21,7 +21,7 @@ DATASETS = (
     "smallnorb", "mnist", "fashionmnist", "svhn", "cifar10", "toys", "toys-mini", "toys-many", "toys-many-mini",
     "toys-one-lamp",
 )  # fmt: skip
-RECIPES = ("paper", "best", "small", "demo", "demo-cnn")
+RECIPES = ("paper", "best", "fast", "small", "demo", "demo-cnn")
 CHECKPOINTS = ("best", "last")
 SPLITS = ("test", "train", "validation")
 NAMED = {"model": MODELS, "dataset": DATASETS}
@@ -34,6 +34,7 @@ CHOICES: Mapping[str, tuple[str, ...]] = {
     "loss": LOSSES,
     "schedule": SCHEDULES,
     "backend": BACKENDS,
+    "precision": PRECISIONS,
     "device": ("auto", "cpu", "cuda"),
     "standardise": STANDARDISE,
     "patch_from": PATCH_FROM,

@@ -15,7 +15,7 @@ PANELS: Mapping[str, tuple[str, ...]] = {
         "epochs", "batch", "learning_rate", "schedule", "decay", "decay_steps", "warmup", "weight_decay", "averaging",
         "seed",
     ),
-    "Device": ("device", "backend", "cuda_graph"),
+    "Device": ("device", "backend", "precision", "cuda_graph"),
     "Measuring, stopping and logging": (
         "evaluate_every", "evaluate_images", "patience", "keep_best", "checkpoint_every", "log_every", "tensorboard",
         "wandb",

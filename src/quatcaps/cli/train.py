@@ -25,8 +25,8 @@ def train(
     recipe: Annotated[
         str | None,
         typer.Option(
-            help="the configuration to start from: paper, best, small, demo or demo-cnn (default: paper; if neither "
-            "--model nor --dataset is given either, on a CPU demo, which takes minutes)",
+            help="the configuration to start from: paper, best, fast, small, demo or demo-cnn (default: paper; if "
+            "neither --model nor --dataset is given either, on a CPU demo, which takes minutes)",
             autocompletion=completing(RECIPES),
         ),
     ] = None,

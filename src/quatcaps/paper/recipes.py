@@ -1,7 +1,7 @@
 """Whole configurations by name, each for any dataset. A variant is another one with a difference.
 
 `paper` has the paper's settings. `best` is QCN with other settings than the paper's and no more parameters;
-docs/reproduction.md says what chose them.
+docs/reproduction.md says what chose them. `fast` is short; its settings are in `fast.py`.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import Any, Protocol, runtime_checkable
 from quatcaps.data import pipeline_of
 from quatcaps.errors import unknown_name
 from quatcaps.models.variants import COARSE, DEEP
+from quatcaps.paper.fast import FAST, OTHER
 from quatcaps.training.config import TrainingConfig
 
 
@@ -141,6 +142,11 @@ def best_of_viewpoints(viewpoints: str, protocol: str, dataset: str) -> Training
     return paper(dataset).changed(NEW_VIEWPOINTS[viewpoints, protocol])
 
 
+def fast(dataset: str = "toys") -> TrainingConfig:
+    """Seconds on a GPU: `paper` with what the dataset has in `FAST`."""
+    return paper(dataset).changed(FAST.get(dataset, OTHER))
+
+
 def small(dataset: str = "toys") -> TrainingConfig:
     """The small network for CPUs, with a rate that ends at 0."""
     return paper(dataset).changed(
@@ -179,6 +185,7 @@ def demo_cnn(dataset: str = "toys-one-lamp") -> TrainingConfig:
 RECIPES: dict[str, Recipe] = {
     "paper": paper,
     "best": best,
+    "fast": fast,
     "small": small,
     "demo": demo,
     "demo-cnn": demo_cnn,

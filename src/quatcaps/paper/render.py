@@ -32,7 +32,7 @@ def render(name: str, rows: Sequence[Row], output: Path, *, quick: bool = False)
 
 def document(name: str, made: Page, entries: Sequence[Entry], *, quick: bool) -> str:
     """The Markdown page."""
-    notes = [*([QUICK] if quick else []), *made.notes, _made_with(name, entries, quick=quick)]
+    notes = [*([QUICK] if quick else []), *made.notes, made_with(f"reproduce {name}", entries, quick=quick)]
     stale = outdated(entries)
     if stale:
         notes.append(
@@ -47,10 +47,10 @@ def document(name: str, made: Page, entries: Sequence[Entry], *, quick: bool) ->
     return "\n\n".join(parts) + "\n"
 
 
-def _made_with(name: str, entries: Sequence[Entry], *, quick: bool) -> str:
+def made_with(command: str, entries: Sequence[Entry], *, quick: bool) -> str:
     """The command, the machines, the dates, the data and the versions."""
     records = [record for entry in entries for record in entry.records]
-    command = f"quatcaps reproduce {name}{' --quick' if quick else ''}"
+    command = f"quatcaps {command}{' --quick' if quick else ''}"
     if not records:
         return f"Nothing has been measured yet: `{command}`."
     dates = sorted({record.date for record in records})

@@ -28,8 +28,9 @@ class Row:
     recipe: `paper`, `best`, or `control` for what the paper does not train. default: whether it is trained unless
     asked for by name. configuration: everything but the seed. folds: for settings that are compared on held-out
     images, the data seeds that hold them out, one after the other as the seed counts. inspected: whether it is also
-    measured what the poses know, on the test images. pretrained: the key of the row whose run of seed 0 lends its
-    weights to begin with.
+    measured what the poses know, on the test images. pretrained: the key of the row whose run of seed 0 lends every
+    seed its first weights. timed: its seconds are what it is trained for, so that it never goes on from a checkpoint,
+    and its kernels are compiled before it begins.
     """
 
     key: str
@@ -46,6 +47,7 @@ class Row:
     folds: tuple[int, ...] = ()
     inspected: bool = False
     pretrained: str = ""
+    timed: bool = False
 
     def config(self, seed: int) -> TrainingConfig:
         """What the run of that seed is told to do."""

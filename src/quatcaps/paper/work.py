@@ -19,6 +19,7 @@ from quatcaps.files import explained
 from quatcaps.paper.record import RunRecord, differences, make_record, read_record, record_path, told, write_record
 from quatcaps.paper.row import Row
 from quatcaps.paper.stopping import NEVER, Deadline
+from quatcaps.paper.timed import train_timed
 from quatcaps.paper.torchrun import train_together
 from quatcaps.training.checkpoint import checkpoints, read_position
 from quatcaps.training.config import TrainingConfig
@@ -177,14 +178,17 @@ def _attempt(
 def train(job: Job, place: Place, console: Console, *, again: bool = False, deadline: Deadline = NEVER) -> None:
     """Trains a run, from where it stands if it was begun, and records it."""
     wanted, folder = job.row.config(job.seed), place.folder(job)
-    if (folder / "run.json").exists() and (reason := _not_resumable(folder, wanted)):
-        if not again:
+    begun = (folder / "run.json").exists()
+    if begun and (reason := _not_resumable(job, folder, wanted)):
+        if not (again or job.row.timed):
             raise QuatcapsError(f"{reason}: --again moves it aside")
         with owned(folder):
             aside(folder)
-    begun = (folder / "run.json").exists()
+        begun = False
     wanted = wanted.changed({"device": place.device})
-    if place.processes > 1:
+    if job.row.timed:
+        run, experiment = train_timed(wanted, folder, place.data_dir, console)
+    elif place.processes > 1:
         if job.row.pretrained:
             raise QuatcapsError(f"{job} begins with the weights of another run: train it by one process")
         experiment = load_run_images(wanted, place.data_dir, console)
@@ -217,8 +221,10 @@ def pretrained(job: Job, place: Place) -> Trained | None:
         ) from error
 
 
-def _not_resumable(folder: Path, wanted: TrainingConfig) -> str:
+def _not_resumable(job: Job, folder: Path, wanted: TrainingConfig) -> str:
     """Why the run that was begun in a folder cannot go on; empty if it can."""
+    if job.row.timed:
+        return f"{folder} holds a run whose seconds would be those of two parts"
     try:
         differing = differences(open_run(folder).config, wanted)
     except QuatcapsError as error:
@@ -237,7 +243,7 @@ def aside(folder: Path) -> Path:
 
 def _finished(job: Job, place: Place, again: bool) -> bool:
     path = place.record(job)
-    if not path.exists():
+    if not path.exists() or (again and job.row.timed):
         return False
     try:
         differing = differences(read_record(path).config, job.row.config(job.seed))

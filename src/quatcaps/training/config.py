@@ -13,7 +13,8 @@ from quatcaps.pipelines import Pipeline
 from quatcaps.settings import change, setting, to_json, without_later
 
 LOSSES = ("spread", "cross-entropy")
-SCHEDULES = ("staircase", "cosine", "constant")
+SCHEDULES = ("staircase", "cosine", "linear", "constant")
+PRECISIONS = ("float32", "bf16")
 VIEWPOINTS = ("all", "azimuth", "elevation")
 PROTOCOLS = ("strict", "pooled")
 PLACEMENTS = ("auto", "device", "host")
@@ -66,7 +67,7 @@ class TrainingConfig(Pipeline):
     epochs: int = setting(300, "passes over the training images")
     batch: int = setting(64, "images per step, of all processes together")
     learning_rate: float = setting(3e-3, "Adam's rate at the start")
-    schedule: str = setting("staircase", "how the rate falls: staircase, cosine (to 0) or constant")
+    schedule: str = setting("staircase", "how the rate falls: staircase, cosine or linear (both to 0), or constant")
     decay: float = setting(0.96, "staircase: the factor of each step down")
     decay_steps: int = setting(20_000, "staircase: training steps between steps down")
     warmup: int = setting(0, "training steps over which the rate rises to its start")
@@ -80,6 +81,12 @@ class TrainingConfig(Pipeline):
     device: str = setting("auto", "cpu, cuda, cuda:N, or auto: cuda where there is one")
     backend: str = setting(
         "auto", "what computes the routing: reference, native, triton, or auto: the device's fastest"
+    )
+    precision: str = setting(
+        "float32",
+        "of the convolutions in training: float32, or bf16 (by autocast); routing, losses, weights and measurements "
+        "are float32 either way",
+        later=True,
     )
     cuda_graph: bool = setting(True, "on CUDA, capture the training step as one graph; never with several processes")
     evaluate_every: int = setting(
@@ -119,6 +126,7 @@ class TrainingConfig(Pipeline):
             ("protocol", PROTOCOLS),
             ("placement", PLACEMENTS),
             ("backend", BACKENDS),
+            ("precision", PRECISIONS),
         ):
             if getattr(self, name) not in known:
                 raise unknown_name(name, getattr(self, name), known)

@@ -15,7 +15,7 @@ import warnings
 import torch
 from torch import Tensor, nn
 
-from quatcaps.accelerator import current
+from quatcaps.accelerator import current, in_precision
 from quatcaps.data.imageset import ImageSet
 from quatcaps.data.viewpoints import Views
 from quatcaps.errors import QuatcapsError
@@ -115,7 +115,8 @@ class TrainingStep:
         assert self.images is not None
         assert self.labels is not None
         self.optimiser.zero_grad(set_to_none=True)
-        output = self.network(self.images)
+        with in_precision(self.config.precision, self.device):
+            output = self.network(self.images)
         loss = loss_of(self.config, output, self.labels, self.margin, self.class_weights)
         if self.config.pose_weight and self.views is not None:
             of_poses = pose_loss(output.poses, self.labels, self.views, self.relative_poses)
