@@ -87,8 +87,8 @@ def collect(rows: Iterable[Row], output: Path) -> tuple[list[Entry], list[str]]:
 
 
 def _comparable(record: RunRecord, row: Row) -> RunRecord:
-    """The record; an error where a row of Table I needs errors of viewpoints that it does not have."""
-    if "table1" in row.tables:
+    """The record; an error where systems are compared at a match and it has no errors to find that in."""
+    if row.matched:
         match(record.epochs, row.protocol, REFERENCES[row.viewpoints, row.protocol])
     return record
 

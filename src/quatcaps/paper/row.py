@@ -28,8 +28,8 @@ class Row:
     recipe: `paper`, `best`, or `control` for what the paper does not train. default: whether it is trained unless
     asked for by name. configuration: everything but the seed. folds: for settings that are compared on held-out
     images, the data seeds that hold them out, one after the other as the seed counts. inspected: whether it is also
-    measured what the poses know, on the test images. pretrained: the key of the row whose run of seed 0 lends every seed
-    its first weights.
+    measured what the poses know, on the test images. pretrained: the key of the row whose run of seed 0 lends every
+    seed its first weights. wanted: how many seeds its table wants, from 0 on; no other is trained. 0: any.
     """
 
     key: str
@@ -46,6 +46,12 @@ class Row:
     folds: tuple[int, ...] = ()
     inspected: bool = False
     pretrained: str = ""
+    wanted: int = 0
+
+    @property
+    def matched(self) -> bool:
+        """Whether runs are compared where they are equally good from familiar viewpoints."""
+        return self.viewpoints != "all" and ("table1" in self.tables or ("evidence" in self.tables and not self.folds))
 
     def config(self, seed: int) -> TrainingConfig:
         """What the run of that seed is told to do."""

@@ -74,8 +74,8 @@ class Summary:
 
 
 def in_order(rows: Sequence[Row], seeds: Iterable[int]) -> list[Job]:
-    """One seed of everything before two of anything."""
-    return [Job(row, seed) for seed in seeds for row in rows]
+    """One seed of everything before two of anything; no more of a row than it wants."""
+    return [Job(row, seed) for seed in seeds for row in rows if not row.wanted or seed < row.wanted]
 
 
 @dataclass(frozen=True)
@@ -213,8 +213,7 @@ def pretrained(job: Job, place: Place) -> Trained | None:
         return trained_run(run)
     except QuatcapsError as error:
         raise QuatcapsError(
-            f"it begins with the weights of {job.row.pretrained}, seed 0: {error}; train that first, in the same "
-            "--work"
+            f"it begins with the weights of {job.row.pretrained}, seed 0: {error}; train that first, in the same --work"
         ) from error
 
 

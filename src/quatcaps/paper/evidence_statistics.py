@@ -1,0 +1,161 @@
+"""Means and differences of errors with intervals of 95%, by resampling seeds and toys (a two-level bootstrap).
+
+Errors have two sources of chance: another seed trains another network, and other toys of the same classes are easier or
+harder. The seeds and toys of a table are crossed: every seed is measured on every toy. So a resample draws seeds and,
+independently, toys of each class, and takes the error over what it drew.
+
+Three details:
+
+- Of n seeds it draws n − 1, with replacement, and of the n toys of a class n − 1: then the variance of the resampled
+  mean is s²/n. Drawing n would give (n − 1)/n of that: a tenth too narrow an interval with five toys a class.
+- Quantiles are those at which a normal variable has Student's ± t of the fewer seeds' degrees of freedom, not ± 1.96:
+  the spread of few seeds is itself uncertain.
+- The difference of two systems is paired by toy: both are measured on the toys that a resample draws. Seeds are drawn
+  for each by itself: networks of the same seed see images in the same order, and have nothing else in common. Should
+  that make them alike, the interval is too wide, not too narrow.
+
+Simulated, intervals of ten seeds cover the truth in 94 to 97% of cases with toys, and in 94% with seeds alone; of five
+seeds alone in 91% (tests/paper/test_evidence_statistics.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from statistics import NormalDist
+
+import numpy as np
+from numpy.typing import NDArray
+
+from quatcaps.paper.record import RunRecord
+from quatcaps.report.intervals import FEWEST, quantile
+
+RESAMPLES = 10_000
+SEED = 30
+"""Of all resampling. The raw bits of PCG64 are the same in every version of NumPy, and so are tables."""
+TOYS, FIRST, SECOND = 0, 1, 2
+"""Streams of chance of their own."""
+WHOLE = "all images"
+"""Where images show no toys, all of them count as one, which is never left out."""
+Numbers = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Sample:
+    """The errors of one system, seed by seed and toy by toy; `toys` as `class number`."""
+
+    errors: Numbers  # (seeds, toys), counts
+    images: Numbers  # (toys,), counts
+    toys: tuple[str, ...]
+
+    @property
+    def percents(self) -> Numbers:
+        """(seeds,): the error over all images."""
+        return 100 * self.errors.sum(1) / self.images.sum()
+
+    @property
+    def has_toys(self) -> bool:
+        return self.toys != (WHOLE,)
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A mean in %, or a difference in percentage points, with its interval where seeds are enough."""
+
+    mean: float
+    low: float | None
+    high: float | None
+    toys: int = 0
+
+    @property
+    def sign(self) -> int:
+        """1 or −1 where the interval lies above or below 0, else 0."""
+        if self.low is None or self.high is None:
+            return 0
+        return int(self.low > 0) - int(self.high < 0)
+
+
+def sample_of(records: Sequence[RunRecord], name: str) -> Sample | None:
+    """The errors of some seeds on `test` or `novel` images; None where there are none.
+
+    Toys count where every record has the same ones.
+    """
+    records = [record for record in records if name in record.final]
+    if not records:
+        return None
+    by_toy = [record.by_toy.get(name, {}) for record in records]
+    images = [{toy: rate.images for toy, rate in found.items()} for found in by_toy]
+    if not images[0] or any(each != images[0] for each in images):
+        return of_percents([record.final[name].percent for record in records])
+    toys = tuple(images[0])
+    counts = [[found[toy].errors for toy in toys] for found in by_toy]
+    return Sample(np.array(counts, dtype=float), np.array([images[0][toy] for toy in toys], dtype=float), toys)
+
+
+def of_percents(percents: Sequence[float]) -> Sample:
+    """Errors in % of seeds alone."""
+    return Sample(np.array(percents, dtype=float)[:, None] / 100, np.ones(1), (WHOLE,))
+
+
+def mean_of(sample: Sample) -> Estimate:
+    """The mean error over seeds, in %."""
+    seeds = len(sample.errors)
+    drawn = resampled(sample, seed_weights(seeds, FIRST), toy_weights(sample.toys))
+    return estimate(float(sample.percents.mean()), drawn, seeds, sample)
+
+
+def difference_of(first: Sample, second: Sample) -> Estimate:
+    """The mean of the first less that of the second, in percentage points; paired by toy where both have the same."""
+    paired = first.toys == second.toys and np.array_equal(first.images, second.images)
+    if not paired:
+        first, second = of_percents(first.percents.tolist()), of_percents(second.percents.tolist())
+    toys = toy_weights(first.toys)
+    seeds = len(first.errors), len(second.errors)
+    drawn = resampled(first, seed_weights(seeds[0], FIRST), toys) - resampled(
+        second, seed_weights(seeds[1], SECOND), toys
+    )
+    return estimate(float(first.percents.mean() - second.percents.mean()), drawn, min(seeds), first)
+
+
+def estimate(mean: float, drawn: Numbers, seeds: int, sample: Sample) -> Estimate:
+    """With the interval of the resamples; none of fewer than `FEWEST` seeds."""
+    toys = len(sample.toys) if sample.has_toys else 0
+    if seeds < FEWEST:
+        return Estimate(mean, None, None, toys)
+    tail = NormalDist().cdf(-quantile(seeds - 1))
+    low, high = np.quantile(drawn, [tail, 1 - tail])
+    return Estimate(mean, float(low), float(high), toys)
+
+
+def resampled(sample: Sample, seeds: Numbers, toys: Numbers) -> Numbers:
+    """(resamples,): the error in % under weights of seeds (resamples, seeds) and of toys (resamples, toys)."""
+    errors = ((seeds @ sample.errors) * toys).sum(1)
+    return 100 * errors / (seeds.sum(1) * (toys @ sample.images))
+
+
+@lru_cache(maxsize=32)
+def seed_weights(count: int, stream: int) -> Numbers:
+    """(resamples, count): how often each seed was drawn."""
+    return drawn_counts(count, np.random.PCG64([SEED, stream]))
+
+
+@lru_cache(maxsize=4)
+def toy_weights(toys: tuple[str, ...]) -> Numbers:
+    """(resamples, toys): how often each toy was drawn; the toys of a class are drawn among themselves, so that every
+    class keeps its share."""
+    classes = [toy.rsplit(" ", 1)[0] for toy in toys]
+    bits, weights = np.random.PCG64([SEED, TOYS]), np.zeros((RESAMPLES, len(toys)))
+    for name in dict.fromkeys(classes):
+        members = [index for index, each in enumerate(classes) if each == name]
+        share = len(members) / max(1, len(members) - 1)
+        weights[:, members] = share * drawn_counts(len(members), bits)
+    return weights
+
+
+def drawn_counts(count: int, bits: np.random.PCG64) -> Numbers:
+    """(resamples, count): how often each of `count` things was drawn, in one draw fewer, but at least one."""
+    draws = max(1, count - 1)
+    chosen = (np.asarray(bits.random_raw(RESAMPLES * draws)) % np.uint64(count)).astype(np.int64)
+    places = chosen + count * np.repeat(np.arange(RESAMPLES), draws)
+    return np.bincount(places, minlength=RESAMPLES * count).reshape(RESAMPLES, count).astype(float)
