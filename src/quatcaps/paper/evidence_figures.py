@@ -13,7 +13,7 @@ from quatcaps.paper.evidence_lines import Line, compared
 from quatcaps.paper.evidence_rows import CONTENDERS, EXPERIMENTS, PART, PARTS, REFERENCE, SYSTEMS, system_of
 from quatcaps.paper.evidence_statistics import Estimate
 from quatcaps.paper.marks import Look, style
-from quatcaps.report.canvas import INK, MUTED, RULE, TEXT, WIDTH, dress, literal, new_figure, save, tint
+from quatcaps.report.canvas import INK, MUTED, RULE, SMALL, TEXT, WIDTH, dress, literal, new_figure, save, tint
 from quatcaps.report.styles import BEST, Style
 
 ON_TOYS = tuple(name for name, each in EXPERIMENTS.items() if each.of_toys)
@@ -45,18 +45,18 @@ def _draw_on_toys(
     across: str,
     handles: list[Line2D],
 ) -> None:
-    """A panel for each experiment on smallNORB, systems down, and the legend in the last place. Those on novel viewpoints
+    """A panel for each experiment on smallNORB, systems down, and the legend in the last place. Panels of one protocol
     share a scale."""
     levels = levels_of(lines, without=() if draw is draw_errors else (REFERENCE,))
     figure = new_figure(WIDTH, 1.2 + 0.62 * (max(levels.values()) + 1))
     panels = list(figure.subplots(2, 3, sharey=True).flat)
-    ends: dict[bool, list[float]] = {True: [0.0], False: [0.0]}
+    ends = {EXPERIMENTS[name].protocol: [0.0] for name in lines}
     for axes, (name, members) in zip(panels, lines.items(), strict=False):
         dress(axes, EXPERIMENTS[name].title, across, "")
-        ends[EXPERIMENTS[name].viewpoints == "all"] += draw(axes, members, levels)
+        ends[EXPERIMENTS[name].protocol] += draw(axes, members, levels)
         _name_lines(axes, levels, [line for found in lines.values() for line in found])
     for axes, name in zip(panels, lines, strict=False):
-        found = ends[EXPERIMENTS[name].viewpoints == "all"]
+        found = ends[EXPERIMENTS[name].protocol]
         span = max(found) - min(found) or 1.0
         axes.set_xlim(min(0.0, min(found) - 0.06 * span), max(found) + 0.06 * span)
     panels[-1].set_axis_off()
@@ -83,8 +83,8 @@ def _draw_datasets(lines: Lines, path: Path) -> None:
 
 
 def levels_of(lines: Lines, without: Collection[str] = ()) -> dict[str, float]:
-    """How far down each system stands: first systems, then QCN with a part changed. What a single experiment has is left
-    to its table."""
+    """How far down each system stands: first systems, then QCN with a part changed. What a single experiment has is
+    left to its table."""
     shown = {system_of(line.entry.row) for members in lines.values() for line in members}
     ordered = [key for key in (*SYSTEMS, *PARTS) if key in shown and key not in without] or [REFERENCE]
     return {key: number + GAP * (CONTENDERS[key].recipe == PART) for number, key in enumerate(ordered)}
@@ -145,7 +145,12 @@ def _name_lines(axes: Axes, levels: Mapping[str, float], lines: Sequence[Line]) 
     axes.tick_params(axis="y", labelsize=TEXT, length=0)
     parts = [level for key, level in levels.items() if CONTENDERS[key].recipe == PART]
     if parts:
-        axes.axhline(min(parts) - 0.5 - GAP / 2, color=MUTED, linewidth=0.6, zorder=1)
+        between = min(parts) - 0.5 - GAP / 2
+        axes.axhline(between, color=MUTED, linewidth=0.6, zorder=1)
+        place = axes.get_subplotspec()
+        if place is not None and place.is_first_col():
+            look: Look = {"transform": axes.get_yaxis_transform(), "color": MUTED, "fontsize": SMALL}
+            axes.text(-0.02, between, "QCN with", ha="right", va="center", **look)
 
 
 def tick(system: str, parameters: int | None) -> str:
