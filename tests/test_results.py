@@ -12,6 +12,9 @@ import pytest
 
 from quatcaps import weights
 from quatcaps.paper.collection import collect, outdated
+from quatcaps.paper.evidence_lines import searches
+from quatcaps.paper.evidence_rates import CHOSEN, choice
+from quatcaps.paper.evidence_rows import SEARCH
 from quatcaps.paper.record import read_record
 from quatcaps.paper.render import render
 from quatcaps.paper.rows import ROWS
@@ -63,6 +66,13 @@ def test_cards_say_what_the_records_have_of_their_seeds(name: str) -> None:
     each = ", ".join(f"{percent:.2f}" for percent in percents)
     assert f"seed {lowest.seed}; the lowest test error of three seeds ({each} %)" in card.chosen
     assert f"whose mean is {statistics.mean(percents):.2f};" in card.chosen
+
+
+def test_rates_are_those_that_the_searches_chose() -> None:
+    """Every search that is complete stands in the source, and nothing else does."""
+    entries, _ = collect([row for row in ROWS.values() if row.recipe == SEARCH], RESULTS)
+    found = {f"{name}/{system}": choice(members) for (name, system), members in searches(entries).items()}
+    assert {key: chosen for key, chosen in found.items() if chosen is not None} == CHOSEN
 
 
 @pytest.mark.parametrize("name", ["table1", "table2", "table3", "ablation", "poses"])

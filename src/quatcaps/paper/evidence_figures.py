@@ -29,13 +29,17 @@ Lines = Mapping[str, Sequence[Line]]
 
 
 def draw_evidence(entries: Sequence[Entry], path: Path) -> None:
-    """Errors on smallNORB; `…-differences.png`, what they are less QCN's; `…-datasets.png`, both on other datasets."""
+    """Errors on smallNORB; and where there are any, `…-differences.png`, what they are less QCN's, and
+    `…-datasets.png`, both on other datasets."""
     lines = compared(entries)
     of_toys = {name: lines[name] for name in ON_TOYS}
     _draw_on_toys(of_toys, path, draw_errors, "error (%)", error_handles(familiar=True))
-    differences = path.with_name(f"{path.stem}-differences{path.suffix}")
-    _draw_on_toys(of_toys, differences, draw_differences, POINTS, difference_handles())
-    _draw_datasets({name: lines[name] for name in OTHERS}, path.with_name(f"{path.stem}-datasets{path.suffix}"))
+    if any(line.differences for members in of_toys.values() for line in members):
+        differences = path.with_name(f"{path.stem}-differences{path.suffix}")
+        _draw_on_toys(of_toys, differences, draw_differences, POINTS, difference_handles())
+    others = {name: lines[name] for name in OTHERS}
+    if any(line.samples for members in others.values() for line in members):
+        _draw_datasets(others, path.with_name(f"{path.stem}-datasets{path.suffix}"))
 
 
 def _draw_on_toys(
