@@ -8,18 +8,20 @@ from pathlib import Path
 
 import pytest
 from made_up import leave, made_up
+from rich.console import Console
 
 from quatcaps.models import build, parameter_count
 from quatcaps.paper import evidence_rates
-from quatcaps.paper.collection import Entry
+from quatcaps.paper.collection import Entry, collect
 from quatcaps.paper.cost import Cost, Times, cost_of
 from quatcaps.paper.evidence_lines import compared, matched, searches
 from quatcaps.paper.evidence_rates import FACTORS, choice, factor
 from quatcaps.paper.evidence_rows import EXPERIMENTS, ONE_TRUNK, PARTS, REFERENCE, SEARCH, experiment_of, system_of
 from quatcaps.paper.evidence_tables import match_table, rate_table
 from quatcaps.paper.rows import ROWS
+from quatcaps.paper.stopping import NEVER
 from quatcaps.paper.tables import page
-from quatcaps.paper.work import Job, Place, in_order
+from quatcaps.paper.work import DONE, NONE, Job, Place, in_order, perform, state
 
 EVIDENCE = [row for row in ROWS.values() if "evidence" in row.tables]
 COMPARED = [row for row in EVIDENCE if row.recipe != SEARCH]
@@ -103,6 +105,24 @@ def test_no_more_seeds_are_trained_than_rows_want() -> None:
     rows = [ROWS["evidence-mnist/cnn"], ROWS[f"{STRICT}/cnn"], ROWS["evidence-rates/mnist/cnn/x2"], ROWS["mnist/cnn"]]
     counted = [sum(job.row is row for job in in_order(rows, range(12))) for row in rows]
     assert counted == [5, 10, 1, 12]
+
+
+def test_runs_of_table_2_with_the_same_settings_are_not_trained_again(tmp_path: Path) -> None:
+    row, other = ROWS["evidence-mnist/resnet-272k"], ROWS["mnist/resnet-20"]
+    assert all(each.twin in ROWS for each in EVIDENCE if each.twin)
+    leave(tmp_path, made_up(other, 0, epochs=160))
+    leave(tmp_path, made_up(other, 1, epochs=160, learning_rate=0.5))
+    leave(tmp_path, made_up(other, 2, epochs=160)).write_text("{")
+    leave(tmp_path, made_up(other, 7, epochs=160))
+    leave(tmp_path, made_up(row, 3, epochs=160))
+    place = Place(tmp_path, tmp_path)
+    assert [state(Job(row, seed), place) for seed in range(5)] == [DONE, NONE, NONE, DONE, NONE]
+    (entry,), problems = collect([row], tmp_path)
+    assert [(record.key, record.seed) for record in entry.records] == [(other.key, 0), (row.key, 3)]
+    assert problems == []
+    summary = perform([Job(row, 0)], place, Console(quiet=True), NEVER)
+    assert summary.before == [Job(row, 0)]
+    assert ROWS[f"{STRICT}/qcn/best"].twin == "", "no errors by toy there"
 
 
 @pytest.fixture(scope="module")

@@ -67,6 +67,8 @@ CONTENDERS: Mapping[str, Contender] = {
 128."""
 SYSTEMS = tuple(key for key, each in CONTENDERS.items() if each.recipe == MAIN)
 PARTS = ("qcn/no-routing", "qcn/free", "qcn/fixed-axis", "qcn/one-trunk")
+TWINS = {REFERENCE: "qcn/best", "resnet-272k": "resnet-20", "cnn": "cnn"}
+"""The same systems in Table II. Where images show no toys, their records have all that is needed here."""
 SLOW = ("em", "vb")
 """Hours for a run where images are many: there they are trained only if asked for by name."""
 
@@ -148,6 +150,7 @@ def compared_rows() -> Iterator[Row]:
                 protocol=experiment.protocol,
                 default=experiment.of_toys or system not in SLOW,
                 wanted=experiment.seeds,
+                twin="" if experiment.of_toys or system not in TWINS else f"{name}/{TWINS[system]}",
             )
 
 

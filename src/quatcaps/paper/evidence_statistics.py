@@ -8,22 +8,22 @@ Three details:
 
 - Of n seeds it draws n − 1, with replacement, and of the n toys of a class n − 1: then the variance of the resampled
   mean is s²/n. Drawing n would give (n − 1)/n of that: a tenth too narrow an interval with five toys a class.
-- Quantiles are those at which a normal variable has Student's ± t of the fewer seeds' degrees of freedom, not ± 1.96:
-  the spread of few seeds is itself uncertain.
+- The interval is the mean ± t deviations of the resampled means, where t is Student's quantile of the fewer seeds'
+  degrees of freedom: of seeds alone that is Student's interval. Quantiles of the resamples would be too near: those of
+  three seeds never leave their range, and cover the truth in 75% of cases.
 - The difference of two systems is paired by toy: both are measured on the toys that a resample draws. Seeds are drawn
   for each by itself: networks of the same seed see images in the same order, and have nothing else in common. Should
   that make them alike, the interval is too wide, not too narrow.
 
-Simulated, intervals of ten seeds cover the truth in 94 to 97% of cases with toys, and in 94% with seeds alone; of five
-seeds alone in 91% (tests/paper/test_evidence_statistics.py).
+Simulated with effects of seeds, of toys and of both, intervals cover the truth in 95 to 96% of cases with ten seeds; in
+94% where errors of toys are skewed, as they are; and in up to 99% with five seeds, where toys matter more than seeds.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
-from statistics import NormalDist
 
 import numpy as np
 from numpy.typing import NDArray
@@ -102,7 +102,8 @@ def mean_of(sample: Sample) -> Estimate:
     """The mean error over seeds, in %."""
     seeds = len(sample.errors)
     drawn = resampled(sample, seed_weights(seeds, FIRST), toy_weights(sample.toys))
-    return estimate(float(sample.percents.mean()), drawn, seeds, sample)
+    found = estimate(float(sample.percents.mean()), drawn, seeds, sample)
+    return found if found.low is None else replace(found, low=max(0.0, found.low))
 
 
 def difference_of(first: Sample, second: Sample) -> Estimate:
@@ -123,9 +124,8 @@ def estimate(mean: float, drawn: Numbers, seeds: int, sample: Sample) -> Estimat
     toys = len(sample.toys) if sample.has_toys else 0
     if seeds < FEWEST:
         return Estimate(mean, None, None, toys)
-    tail = NormalDist().cdf(-quantile(seeds - 1))
-    low, high = np.quantile(drawn, [tail, 1 - tail])
-    return Estimate(mean, float(low), float(high), toys)
+    half = quantile(seeds - 1) * float(drawn.std())
+    return Estimate(mean, mean - half, mean + half, toys)
 
 
 def resampled(sample: Sample, seeds: Numbers, toys: Numbers) -> Numbers:

@@ -15,6 +15,7 @@ from quatcaps.errors import QuatcapsError
 from quatcaps.files import read_json, write_json
 from quatcaps.inspection import inspect
 from quatcaps.models import parameter_count
+from quatcaps.paper.row import Row
 from quatcaps.training.config import TrainingConfig
 from quatcaps.training.evaluate import evaluate_run
 from quatcaps.training.identity import digests_of, images_by_name
@@ -178,6 +179,18 @@ def read_record(path: Path) -> RunRecord:
     ):
         raise QuatcapsError(f"{path} holds another run, {record.key} with seed {record.seed}: move it to its own place")
     return record
+
+
+def twin_record(output: Path, row: Row, seed: int) -> RunRecord | None:
+    """The record of another table's row that can stand for a row's own: of the same seed and settings."""
+    path = record_path(output, row.twin, seed)
+    if not row.twin or not path.exists():
+        return None
+    try:
+        record = read_record(path)
+    except QuatcapsError:
+        return None  # its own table says so
+    return None if differences(record.config, row.config(seed)) else record
 
 
 def differences(recorded: TrainingConfig, wanted: TrainingConfig) -> dict[str, tuple[Any, Any]]:

@@ -29,7 +29,8 @@ class Row:
     asked for by name. configuration: everything but the seed. folds: for settings that are compared on held-out
     images, the data seeds that hold them out, one after the other as the seed counts. inspected: whether it is also
     measured what the poses know, on the test images. pretrained: the key of the row whose run of seed 0 lends every
-    seed its first weights. wanted: how many seeds its table wants, from 0 on; no other is trained. 0: any.
+    seed its first weights. wanted: how many seeds its table wants, from 0 on; no other is trained. 0: any. twin: the
+    key of a row of another table; a run of it with the same settings need not be trained again.
     """
 
     key: str
@@ -47,6 +48,7 @@ class Row:
     inspected: bool = False
     pretrained: str = ""
     wanted: int = 0
+    twin: str = ""
 
     @property
     def matched(self) -> bool:

@@ -16,7 +16,16 @@ from quatcaps.console import say
 from quatcaps.data.download import DownloadError
 from quatcaps.errors import QuatcapsError, is_out_of_memory
 from quatcaps.files import explained
-from quatcaps.paper.record import RunRecord, differences, make_record, read_record, record_path, told, write_record
+from quatcaps.paper.record import (
+    RunRecord,
+    differences,
+    make_record,
+    read_record,
+    record_path,
+    told,
+    twin_record,
+    write_record,
+)
 from quatcaps.paper.row import Row
 from quatcaps.paper.stopping import NEVER, Deadline
 from quatcaps.paper.torchrun import train_together
@@ -94,6 +103,8 @@ def standing(job: Job, place: Place) -> Standing:
         if place.record(job).exists():
             record = read_record(place.record(job))
             return Standing(OTHER if differences(record.config, wanted) else DONE, record)
+        if (other := twin_record(place.output, job.row, job.seed)) is not None:
+            return Standing(DONE, other)
         if (place.folder(job) / "run.json").exists():
             return Standing(OTHER if differences(open_run(place.folder(job)).config, wanted) else STARTED)
     except QuatcapsError as error:
@@ -238,7 +249,7 @@ def aside(folder: Path) -> Path:
 def _finished(job: Job, place: Place, again: bool) -> bool:
     path = place.record(job)
     if not path.exists():
-        return False
+        return twin_record(place.output, job.row, job.seed) is not None
     try:
         differing = differences(read_record(path).config, job.row.config(job.seed))
     except QuatcapsError as error:
