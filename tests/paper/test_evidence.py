@@ -16,12 +16,24 @@ from quatcaps.paper.collection import Entry, collect
 from quatcaps.paper.cost import Cost, Times, cost_of
 from quatcaps.paper.evidence_lines import compared, matched, searches
 from quatcaps.paper.evidence_rates import FACTORS, choice, factor
-from quatcaps.paper.evidence_rows import EXPERIMENTS, ONE_TRUNK, PARTS, REFERENCE, SEARCH, experiment_of, system_of
+from quatcaps.paper.evidence_rows import (
+    EXPERIMENTS,
+    ONE_TRUNK,
+    PARTS,
+    REFERENCE,
+    SEARCH,
+    SYSTEMS,
+    experiment_of,
+    system_of,
+)
 from quatcaps.paper.evidence_tables import match_table, rate_table
+from quatcaps.paper.miniature import quick
+from quatcaps.paper.reproduce import Request, select
 from quatcaps.paper.rows import ROWS
 from quatcaps.paper.stopping import NEVER
 from quatcaps.paper.tables import page
 from quatcaps.paper.work import DONE, NONE, Job, Place, in_order, perform, state
+from quatcaps.training.start import checked
 
 EVIDENCE = [row for row in ROWS.values() if "evidence" in row.tables]
 COMPARED = [row for row in EVIDENCE if row.recipe != SEARCH]
@@ -42,6 +54,15 @@ def test_every_system_is_given_what_best_gives_qcn(name: str) -> None:
             assert row.wanted == (10 if row.dataset == "smallnorb" else 5)
             follows = row.viewpoints != "all"
             assert (config.evaluate_every, row.matched) == (int(follows), follows)
+
+
+@pytest.mark.parametrize("system", [*SYSTEMS, *PARTS])
+def test_every_system_has_a_miniature_that_runs(system: str) -> None:
+    config = quick(ROWS[f"{STRICT}/{system}"]).config(1)
+    assert (config.dataset, config.epochs, config.viewpoints) == ("toys-mini", 2, "azimuth")
+    assert checked(config) == config
+    network = build(config.model, channels=2, classes=5, **config.model_settings)
+    assert parameter_count(network) < 30_000
 
 
 def test_one_trunk_has_as_many_parameters_as_two_branches() -> None:
@@ -76,7 +97,7 @@ def test_rates_are_searched_without_test_images(experiment: str) -> None:
 
 
 def search_of(errors: dict[float, float], seeds: int = 5) -> list[Entry]:
-    rows = [ROWS[f"evidence-rates/azimuth-strict/vb/x{scale:g}"] for scale in FACTORS]
+    rows = [ROWS[f"rates-azimuth-strict/vb/x{scale:g}"] for scale in FACTORS]
     return [
         Entry(row, tuple(made_up(row, seed, errors[scale]) for seed in range(seeds)) if scale in errors else ())
         for row, scale in zip(rows, FACTORS, strict=True)
@@ -92,7 +113,7 @@ def test_a_search_chooses_when_it_is_complete() -> None:
     (line,) = rate_table(search_of(errors, seeds=5)).rows
     assert line[:3] == ("Azimuth, strict", "VB", "0.00071")
     assert line[-2:] == ("× 2", "default")
-    assert rate_table([Entry(ROWS["evidence-rates/mnist/cnn/x1"])]).rows == ()
+    assert rate_table([Entry(ROWS["rates-mnist/cnn/x1"])]).rows == ()
 
 
 def test_what_was_chosen_is_the_rate_of_its_rows(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -102,7 +123,7 @@ def test_what_was_chosen_is_the_rate_of_its_rows(monkeypatch: pytest.MonkeyPatch
 
 
 def test_no_more_seeds_are_trained_than_rows_want() -> None:
-    rows = [ROWS["evidence-mnist/cnn"], ROWS[f"{STRICT}/cnn"], ROWS["evidence-rates/mnist/cnn/x2"], ROWS["mnist/cnn"]]
+    rows = [ROWS["evidence-mnist/cnn"], ROWS[f"{STRICT}/cnn"], ROWS["rates-mnist/cnn/x2"], ROWS["mnist/cnn"]]
     counted = [sum(job.row is row for job in in_order(rows, range(12))) for row in rows]
     assert counted == [5, 10, 1, 12]
 
@@ -199,6 +220,19 @@ def test_what_is_left_has_its_time(tmp_path: Path) -> None:
         "other networks); 1 of which no record tells the time"
     )
     assert str(Cost(1, untold=1)) == "1 run left; 1 of which no record tells the time"
-    search = times.of_run(ROWS["evidence-rates/azimuth-strict/qcn/best/x1"].config(0))
+    search = times.of_run(ROWS["rates-azimuth-strict/qcn/best/x1"].config(0))
     assert search is not None
     assert search.minutes == pytest.approx(48), "four toys of five"
+
+
+def test_keys_are_easy_to_select() -> None:
+    """Neither rows nor the searches of their rates are in each other's way."""
+    assert {row.key for row in select(EVIDENCE, ["evidence-*"])} == {row.key for row in COMPARED}
+    assert all(row.recipe == SEARCH for row in select(EVIDENCE, ["rates-*"]))
+    assert len(select(EVIDENCE, ["evidence-*-strict/*"])) == 2 * 11
+    assert [system_of(row) for row in select(EVIDENCE, ["evidence-smallnorb/qcn"])] == [REFERENCE, *PARTS]
+    chosen = Request(("evidence",)).chosen_rows()
+    assert not any(row.recipe == SEARCH for row in chosen)
+    assert [row.key for row in COMPARED if row not in chosen] == [
+        f"evidence-{name}/{system}" for name in ("mnist", "fashionmnist", "svhn", "cifar10") for system in ("em", "vb")
+    ]

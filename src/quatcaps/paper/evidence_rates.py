@@ -13,7 +13,7 @@ FACTORS = (0.5, 1.0, 2.0, 4.0)
 """Of a system's default rate; every one of them is tried."""
 CHOSEN: Mapping[str, float] = {}
 """The factor by `EXPERIMENT/SYSTEM`: the one that `choice` finds in the records of
-`runs/evidence-rates/EXPERIMENT/SYSTEM/`. A system that is not listed has its default rate, and no search has chosen
+`runs/rates-EXPERIMENT/SYSTEM/`. A system that is not listed has its default rate, and no search has chosen
 it."""
 SHARED: Mapping[str, str] = {"elevation-pooled": "elevation-strict"}
 """Experiments with the recipe of another one have its rates."""

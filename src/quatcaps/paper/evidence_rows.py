@@ -4,7 +4,7 @@ Every system has what `best` gives QCN in an experiment: images and their augmen
 label smoothing and averaged weights. Its network and its loss are its own, and its learning rate is chosen for it on
 held-out images (`evidence_rates`).
 
-Keys read evidence-EXPERIMENT/SYSTEM, and evidence-rates/EXPERIMENT/SYSTEM/xFACTOR for the search of a rate.
+Keys read evidence-EXPERIMENT/SYSTEM, and rates-EXPERIMENT/SYSTEM/xFACTOR for the search of a rate.
 """
 
 from __future__ import annotations
@@ -159,7 +159,7 @@ def search_rows() -> Iterator[Row]:
         for system in experiment.systems if name not in SHARED else ():
             for scale in FACTORS:
                 yield Row(
-                    key=f"evidence-rates/{name}/{system}/{rate_name(scale)}",
+                    key=f"rates-{name}/{system}/{rate_name(scale)}",
                     tables=(TABLE,),
                     system=CONTENDERS[system].name,
                     recipe=SEARCH,
@@ -175,11 +175,10 @@ def search_rows() -> Iterator[Row]:
 
 def experiment_of(row: Row) -> str:
     """The experiment of a row, by its key."""
-    first, *others = row.key.split("/")
-    return others[0] if row.recipe == SEARCH else first.removeprefix("evidence-")
+    return row.key.split("/")[0].split("-", 1)[1]
 
 
 def system_of(row: Row) -> str:
     """The key in `CONTENDERS` of a row."""
-    parts = row.key.split("/")
-    return "/".join(parts[2:-1] if row.recipe == SEARCH else parts[1:])
+    parts = row.key.split("/")[1:]
+    return "/".join(parts[:-1] if row.recipe == SEARCH else parts)

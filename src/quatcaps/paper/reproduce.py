@@ -112,6 +112,9 @@ def reproduce(request: Request, console: Console, *, only_render: bool = False, 
     if only_render:
         finish(request, console, Summary())
         return
+    if not jobs:
+        most = max(row.wanted for row in rows)
+        raise QuatcapsError(f"seed {min(request.seeds)}: the rows asked for want no seed beyond {most - 1}")
     check_alone("reproduce", "give --processes {count}, and each run is trained by torchrun")
     choose_device(request.device)
     if request.launcher != "here":
