@@ -174,7 +174,9 @@ def test_errors_at_the_end_come_first(entries: list[Entry]) -> None:
     assert lines["ResNet 153K"][6].startswith("+")
     assert lines["QCN, free maps"][-1] == "not told apart"
     assert lines["VB"][2:] == ("–",) * 6
-    assert [table.title.split(":")[0] for table in made.measured] == ["Azimuth, strict"]
+    assert [table.title.split(":")[0] for table in made.measured] == ["Azimuth, strict", "At the match"]
+    searched = page("evidence", search_of(dict.fromkeys(FACTORS, 0.1)))
+    assert [table.title.split(":")[0] for table in searched.measured] == ["Learning rates"]
 
 
 def test_every_seed_has_the_epoch_of_its_match(entries: list[Entry]) -> None:

@@ -60,9 +60,7 @@ def _draw_on_toys(
         ends[EXPERIMENTS[name].protocol] += draw(axes, members, levels)
         _name_lines(axes, levels, [line for found in lines.values() for line in found])
     for axes, name in zip(panels, lines, strict=False):
-        found = ends[EXPERIMENTS[name].protocol]
-        span = max(found) - min(found) or 1.0
-        axes.set_xlim(min(0.0, min(found) - 0.06 * span), max(found) + 0.06 * span)
+        _scale(axes, ends[EXPERIMENTS[name].protocol], from_zero=draw is draw_errors)
     panels[-1].set_axis_off()
     panels[-1].legend(handles=handles, loc="center left", frameon=False, fontsize=TEXT, labelspacing=0.8)
     save(figure, path)
@@ -70,20 +68,26 @@ def _draw_on_toys(
 
 def _draw_datasets(lines: Lines, path: Path) -> None:
     """Errors above, differences below; every dataset has scales of its own, as their errors are far apart."""
-    levels = levels_of(lines)
+    levels, others = levels_of(lines), levels_of(lines, without=(REFERENCE,))
     figure = new_figure(WIDTH, 2.2 + 0.56 * (max(levels.values()) + 1))
-    panels = figure.subplots(2, len(lines), sharey=True)
+    panels = figure.subplots(2, len(lines), sharey="row", height_ratios=(len(levels), len(others)))
     every = [line for found in lines.values() for line in found]
     for (name, members), above, below in zip(lines.items(), *panels, strict=True):
-        for axes, draw, across in ((above, draw_errors, "error (%)"), (below, draw_differences, "points more")):
-            dress(axes, EXPERIMENTS[name].title if axes is above else "", across, "")
-            ends = [0.0, *draw(axes, members, levels)]
-            span = max(ends) - min(ends) or 1.0
-            axes.set_xlim(min(0.0, min(ends) - 0.1 * span), max(ends) + 0.1 * span)
-            _name_lines(axes, levels, every)
+        dress(above, EXPERIMENTS[name].title, "error (%)", "")
+        dress(below, "", POINTS, "")
+        _scale(above, [0.0, *draw_errors(above, members, levels)], from_zero=True)
+        _scale(below, [0.0, *draw_differences(below, members, others)], from_zero=False)
+        _name_lines(above, levels, every)
+        _name_lines(below, others, every)
     handles = [*error_handles(familiar=False), *difference_handles()[1:]]
     figure.legend(handles=handles, loc="outside upper left", ncols=2, frameon=False, fontsize=TEXT)
     save(figure, path)
+
+
+def _scale(axes: Axes, ends: Sequence[float], *, from_zero: bool) -> None:
+    """An axis with room for everything, which begins at 0 or has it well inside."""
+    room = 0.08 * (max(ends) - min(ends) or 1.0)
+    axes.set_xlim(0.0 if from_zero else min(ends) - room, max(ends) + room)
 
 
 def levels_of(lines: Lines, without: Collection[str] = ()) -> dict[str, float]:
@@ -193,5 +197,5 @@ def difference_handles() -> list[Line2D]:
     apart = Line2D(
         [], [], linewidth=2.0, markeredgecolor="white", label="difference; its 95% interval excludes 0", **mark
     )
-    not_apart = Line2D([], [], linewidth=1.2, markerfacecolor="white", label="… includes 0: not told apart", **mark)
+    not_apart = Line2D([], [], linewidth=1.2, markerfacecolor="white", label="… includes 0, or there is none", **mark)
     return [qcn, apart, not_apart]

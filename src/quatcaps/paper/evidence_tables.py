@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from quatcaps.paper.collection import Entry
 from quatcaps.paper.evidence_lines import Line, label, matched, measured_in, searches
 from quatcaps.paper.evidence_rates import CHOSEN, FACTORS, choice, held_out_error
-from quatcaps.paper.evidence_rows import CONTENDERS, EXPERIMENTS, Experiment, default_rate, experiment_of
+from quatcaps.paper.evidence_rows import CONTENDERS, EXPERIMENTS, SEARCH, Experiment, default_rate, experiment_of
 from quatcaps.paper.evidence_statistics import RESAMPLES, Estimate, mean_of, of_percents
 from quatcaps.paper.rows import REFERENCES
 from quatcaps.report.tables import NOTHING, Table
@@ -45,9 +45,13 @@ def evidence_tables(lines: Mapping[str, Sequence[Line]], entries: Sequence[Entry
 
 
 def evidence_measured(tables: Sequence[Table], entries: Sequence[Entry]) -> tuple[Table, ...]:
-    """Those that have a run."""
-    with_runs = {EXPERIMENTS[experiment_of(each.row)].title for each in entries if each.records}
-    return tuple(each for each in tables if any(each.title.startswith(f"{title}:") for title in with_runs))
+    """Those that have a run; the last two are of all experiments."""
+    trained = [entry.row for entry in entries if entry.records]
+    titles = {EXPERIMENTS[experiment_of(row)].title for row in trained if row.recipe != SEARCH}
+    *ends, at_match, rates = tables
+    found = [table for table in ends if table.title.split(":")[0] in titles]
+    found += [at_match] if any(row.matched for row in trained) else []
+    return (*found, rates) if rates.rows else tuple(found)
 
 
 def end_table(experiment: Experiment, lines: Sequence[Line]) -> Table:
