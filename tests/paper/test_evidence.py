@@ -85,12 +85,12 @@ def test_rates_are_searched_without_test_images(experiment: str) -> None:
     rows = [row for row in EVIDENCE if row.recipe == SEARCH and experiment_of(row) == experiment]
     assert bool(rows) == (experiment != "elevation-pooled"), "it has the rates of elevation-strict"
     for row in rows:
+        assert not row.default
+        assert not row.matched
         config, itself = row.config(2), ROWS[f"evidence-{experiment}/{system_of(row)}"].config(2)
         searched = ("validation", "test", "evaluate_every", "data_seed", "learning_rate", "epochs")
         assert itself.changed({name: getattr(config, name) for name in searched}) == config
         assert not config.test
-        assert not row.default
-        assert not row.matched
         times = config.learning_rate / itself.learning_rate * factor(experiment, system_of(row))
         assert times == pytest.approx(float(row.key.rsplit("x", 1)[1]))
         assert config.epochs == (itself.epochs if row.dataset == "smallnorb" else itself.epochs // 4)

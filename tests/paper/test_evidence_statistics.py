@@ -82,11 +82,11 @@ def test_every_class_keeps_its_share() -> None:
 
 @pytest.mark.parametrize("deviations", [(1.0, 0.0, 0.5), (0.6, 5.0, 2.0)], ids=["seeds", "toys"])
 def test_coverage(deviations: tuple[float, float, float]) -> None:
-    """Of 95%, of the mean that other seeds and other toys would have; 250 trials deviate by 1.4%."""
+    """Of 95%, of the mean that other seeds and other toys would have; 160 trials deviate by 1.7%."""
     random = np.random.default_rng(3)
-    found = [mean_of(drawn_effects(random, 10, deviations)) for _ in range(250)]
+    found = [mean_of(drawn_effects(random, 10, deviations)) for _ in range(160)]
     covered = [each.low <= 20 <= each.high for each in found if each.low is not None and each.high is not None]
-    assert 0.92 <= sum(covered) / 250 <= 0.995
+    assert 0.9 <= sum(covered) / 160 <= 0.995
 
 
 def test_toys_that_both_systems_find_hard_do_not_blur_their_difference() -> None:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 from quatcaps.models.variants import COARSE, DEEP
@@ -88,13 +88,16 @@ class Experiment:
     def of_toys(self) -> bool:
         return self.dataset == "smallnorb"
 
-    def given(self) -> TrainingConfig:
-        """What every system is given. Novel viewpoints are measured after every epoch, to find the match."""
-        if self.viewpoints == "all":
-            return best(self.dataset).changed({"evaluate_every": 0})
-        followed = {"evaluate_every": 1, "evaluate_images": 0, "test_crops": 1}
-        seen = {"viewpoints": self.viewpoints, "protocol": self.protocol}
-        return best_of_viewpoints(self.viewpoints, self.protocol, self.dataset).changed({**seen, **followed})
+
+@cache
+def given(experiment: Experiment) -> TrainingConfig:
+    """What every system is given. Novel viewpoints are measured after every epoch, to find the match."""
+    if experiment.viewpoints == "all":
+        return best(experiment.dataset).changed({"evaluate_every": 0})
+    followed = {"evaluate_every": 1, "evaluate_images": 0, "test_crops": 1}
+    seen = {"viewpoints": experiment.viewpoints, "protocol": experiment.protocol}
+    recipe = best_of_viewpoints(experiment.viewpoints, experiment.protocol, experiment.dataset)
+    return recipe.changed({**seen, **followed})
 
 
 ON_TOYS = (*SYSTEMS, *PARTS)
@@ -113,21 +116,21 @@ EXPERIMENTS: Mapping[str, Experiment] = {
 
 def default_rate(experiment: Experiment, system: str) -> float:
     """A system's learning rate where no search has chosen one."""
-    given, own = experiment.given(), CONTENDERS[system].rate
-    return given.learning_rate if own is None else own * math.sqrt(given.batch / 64)
+    base, own = given(experiment), CONTENDERS[system].rate
+    return base.learning_rate if own is None else own * math.sqrt(base.batch / 64)
 
 
 def configure(experiment: str, system: str, scale: float, changes: Mapping[str, Any]) -> TrainingConfig:
     """The configuration of a system in an experiment, with `scale` times its default rate."""
     held = EXPERIMENTS[experiment]
     rate = {"learning_rate": scale * default_rate(held, system)}
-    return whole(held.given().changed({**CONTENDERS[system].changes, **rate, **changes}))
+    return whole(given(held).changed({**CONTENDERS[system].changes, **rate, **changes}))
 
 
 def searching(experiment: Experiment) -> Mapping[str, Any]:
     """What a search changes: images are held out, and no test image is measured. On toys everything else is as in the
     row itself; where images are many, a quarter of the epochs has to do."""
-    shorter = {} if experiment.of_toys else {"epochs": experiment.given().epochs // 4}
+    shorter = {} if experiment.of_toys else {"epochs": given(experiment).epochs // 4}
     return {"validation": 0.2 if experiment.of_toys else 0.1, "test": False, "evaluate_every": 0, **shorter}
 
 
