@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from made_up import made_up
 from numpy.typing import NDArray
+from scipy.stats import ttest_ind
 
 from quatcaps.paper.evidence_statistics import (
     Estimate,
@@ -61,8 +62,16 @@ def test_without_an_effect_of_seeds_the_variance_is_that_of_toys_within_their_cl
     toys = np.random.default_rng(2).normal(10, 2, (5, 5)) + np.array([[-6.0], [-3], [0], [3], [6]])
     found = mean_of(sample(np.tile(toys.reshape(1, 25), (10, 1))))
     error = math.sqrt((toys.var(1, ddof=1) / 5).sum()) / 5
-    assert width(found) == pytest.approx(2 * 2.2622 * error, rel=0.02)
+    assert width(found) == pytest.approx(2 * 2.0860 * error, rel=0.02), "20 degrees of freedom"
     assert found.mean == pytest.approx(toys.mean())
+
+
+def test_the_difference_of_seeds_alone_is_welchs() -> None:
+    random = np.random.default_rng(6)
+    first, second = random.normal(10, 2, 10), random.normal(9, 0.5, 5)
+    found = difference_of(of_percents(first.tolist()), of_percents(second.tolist()))
+    welch = ttest_ind(first, second, equal_var=False).confidence_interval()
+    assert (found.low, found.high) == pytest.approx((welch.low, welch.high), rel=0.03, abs=0.03)
 
 
 def test_draws_are_one_fewer_than_there_are() -> None:
