@@ -12,7 +12,7 @@ from quatcaps.paper.collection import Entry
 from quatcaps.paper.evidence_lines import Line, compared
 from quatcaps.paper.evidence_rows import CONTENDERS, EXPERIMENTS, PART, PARTS, REFERENCE, SYSTEMS, system_of
 from quatcaps.paper.evidence_statistics import Estimate
-from quatcaps.paper.marks import Look, style
+from quatcaps.paper.marks import Look, explain_signs, style
 from quatcaps.report.canvas import INK, MUTED, RULE, SMALL, TEXT, WIDTH, dress, literal, new_figure, save, tint
 from quatcaps.report.styles import BEST, Style
 
@@ -63,6 +63,7 @@ def _draw_on_toys(
         _scale(axes, ends[EXPERIMENTS[name].protocol], from_zero=draw is draw_errors)
     panels[-1].set_axis_off()
     panels[-1].legend(handles=handles, loc="center left", frameon=False, fontsize=TEXT, labelspacing=0.8)
+    explain_signs(figure, [CONTENDERS[key].name for key in levels])
     save(figure, path)
 
 
@@ -81,6 +82,7 @@ def _draw_datasets(lines: Lines, path: Path) -> None:
         _name_lines(below, others, every)
     handles = [*error_handles(familiar=False), *difference_handles()[1:]]
     figure.legend(handles=handles, loc="outside upper left", ncols=2, frameon=False, fontsize=TEXT)
+    explain_signs(figure, [CONTENDERS[key].name for key in levels])
     save(figure, path)
 
 
