@@ -6,13 +6,14 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 
 from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from quatcaps.paper.collection import Entry
 from quatcaps.paper.evidence_lines import Line, compared
 from quatcaps.paper.evidence_rows import CONTENDERS, EXPERIMENTS, PART, PARTS, REFERENCE, SYSTEMS, system_of
 from quatcaps.paper.evidence_statistics import Estimate
-from quatcaps.paper.marks import Look, explain_signs, style
+from quatcaps.paper.marks import Look, style
 from quatcaps.report.canvas import INK, MUTED, RULE, SMALL, TEXT, WIDTH, dress, literal, new_figure, save, tint
 from quatcaps.report.styles import BEST, Style
 
@@ -63,7 +64,7 @@ def _draw_on_toys(
         _scale(axes, ends[EXPERIMENTS[name].protocol], from_zero=draw is draw_errors)
     panels[-1].set_axis_off()
     panels[-1].legend(handles=handles, loc="center left", frameon=False, fontsize=TEXT, labelspacing=0.8)
-    explain_signs(figure, [CONTENDERS[key].name for key in levels])
+    _explain(figure, levels)
     save(figure, path)
 
 
@@ -82,8 +83,15 @@ def _draw_datasets(lines: Lines, path: Path) -> None:
         _name_lines(below, others, every)
     handles = [*error_handles(familiar=False), *difference_handles()[1:]]
     figure.legend(handles=handles, loc="outside upper left", ncols=2, frameon=False, fontsize=TEXT)
-    explain_signs(figure, [CONTENDERS[key].name for key in levels])
+    _explain(figure, levels)
     save(figure, path)
+
+
+def _explain(figure: Figure, levels: Mapping[str, float]) -> None:
+    """Says below the picture what EM* is; it is not trained as the paper does here."""
+    if "em" in levels:
+        words = "EM*: matrix capsules with EM routing, the network of the QCN paper."
+        figure.supxlabel(words, x=0.02, ha="left", fontsize=SMALL, color=MUTED)
 
 
 def _scale(axes: Axes, ends: Sequence[float], *, from_zero: bool) -> None:
