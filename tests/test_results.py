@@ -11,6 +11,9 @@ import pytest
 
 from quatcaps import weights
 from quatcaps.paper.collection import Entry, collect, outdated
+from quatcaps.paper.evidence_lines import searches
+from quatcaps.paper.evidence_rates import CHOSEN, choice
+from quatcaps.paper.evidence_rows import SEARCH
 from quatcaps.paper.record import read_record
 from quatcaps.paper.render import document
 from quatcaps.paper.rows import ROWS, TABLES
@@ -28,7 +31,8 @@ def entries() -> list[Entry]:
 
 
 def test_records_have_the_settings_of_their_rows(entries: list[Entry]) -> None:
-    assert sum(len(entry.records) for entry in entries) == len(list((RESULTS / "runs").rglob("*.json"))) > 0
+    own = [record for entry in entries for record in entry.records if record.key == entry.row.key]
+    assert len(own) == len(list((RESULTS / "runs").rglob("*.json"))) > 0
     assert outdated(entries) == []
 
 
@@ -68,6 +72,13 @@ def test_cards_say_what_the_records_have_of_their_seeds(name: str) -> None:
     each = ", ".join(f"{percent:.2f}" for percent in percents)
     assert f"seed {lowest.seed}; the lowest test error of three seeds ({each} %)" in card.chosen
     assert f"whose mean is {statistics.mean(percents):.2f};" in card.chosen
+
+
+def test_rates_are_those_that_the_searches_chose(entries: list[Entry]) -> None:
+    """Every search that is complete stands in the source, and nothing else does."""
+    searched = [entry for entry in entries if entry.row.recipe == SEARCH]
+    found = {f"{name}/{system}": choice(members) for (name, system), members in searches(searched).items()}
+    assert {key: chosen for key, chosen in found.items() if chosen is not None} == CHOSEN
 
 
 @pytest.mark.parametrize("name", TABLES)

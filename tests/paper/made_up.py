@@ -46,7 +46,19 @@ def made_up(row: Row, seed: int = 0, error: float = 0.03, epochs: int = 4, **cha
         epochs=tuple(entries),
         toys={} if config.test else {f"car {seed}": final["validation"], f"cat {seed}": Rate(9, 10)},
         poses=made_up_poses(row, seed) if row.inspected else {},
+        by_toy={name: made_up_toys(final[name], seed) for name in final} if config.test else {},
     )
+
+
+def made_up_toys(total: Rate, seed: int) -> dict[str, Rate]:
+    """The errors of some images by toy: five classes of five toys, of which some are harder than others."""
+    names = [f"{kind} {number}" for kind in ("animal", "human", "airplane", "truck", "car") for number in range(5)]
+    shares = [1.0 + (7 * place + seed) % 11 for place in range(len(names))]
+    images, whole = total.images // len(names), sum(shares)
+    return {
+        name: Rate(min(images, round(total.errors * share / whole)), images)
+        for name, share in zip(names, shares, strict=True)
+    }
 
 
 def made_up_poses(row: Row, seed: int) -> dict[str, Any]:

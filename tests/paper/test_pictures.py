@@ -28,7 +28,7 @@ def drawn(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Figure]:
     found: dict[str, Figure] = {}
     folder = tmp_path_factory.mktemp("pictures")
     with pytest.MonkeyPatch.context() as patch:
-        for module in ("figures", "viewpoint_figures", "ablation_figures", "pose_figures"):
+        for module in ("figures", "viewpoint_figures", "ablation_figures", "pose_figures", "evidence_figures"):
             patch.setattr(f"quatcaps.paper.{module}.save", lambda figure, path: found.setdefault(path.stem, figure))
         for name in TABLES:
             entries, _ = collect([row for row in ROWS.values() if name in row.tables], RESULTS)
@@ -46,7 +46,9 @@ def colours(axes: Axes) -> set[str]:
 
 
 def test_there_is_a_file_for_each_picture(drawn: dict[str, Figure]) -> None:
-    assert set(drawn) == {*TABLES, "table1-compared", "ablation-tried"}
+    of_evidence = {path.stem for path in RESULTS.glob("evidence*.png")}
+    assert "evidence-datasets" in of_evidence
+    assert set(drawn) == {*TABLES, "table1-compared", "ablation-tried", *of_evidence}
     for name in drawn:
         assert (RESULTS / f"{name}.png").stat().st_size < 200_000
     for name in ("ablation", "poses"):
@@ -63,6 +65,8 @@ def test_panels_of_the_same_quantity_share_its_scale(drawn: dict[str, Figure]) -
         assert row[0].get_xlim() == row[1].get_xlim()
     for name in ("table1-compared", "table3"):
         assert len({axes.get_xlim() for axes in drawn[name].axes}) == 1
+    strict, second, _, pooled, third, _ = drawn["evidence"].axes
+    assert (strict.get_xlim(), pooled.get_xlim()) == (second.get_xlim(), third.get_xlim())
     steps, tried = drawn["ablation"].axes, drawn["ablation-tried"].axes
     assert len({axes.get_xlim() for axes in (*steps[:2], *tried[:2])}) == 1
     assert steps[2].get_xlim() == tried[2].get_xlim()
@@ -85,6 +89,7 @@ def test_every_mark_is_explained(drawn: dict[str, Figure]) -> None:
     marks = ["one epoch of one run", "median of neighbouring dots", "run where it is compared", "error to compare at"]
     assert legend_of(drawn["table1"])[-5:] == [*marks, "published"]
     assert {*seeds, "chance"} <= set(legend_of(drawn["poses"]))
+    assert {"QCN", "one seed", "mean with its 95% interval"} <= set(legend_of(drawn["evidence-datasets"]))
     for name in ("ablation", "ablation-tried"):
         words = legend_of(drawn[name])
         assert len(words) >= 4
@@ -92,7 +97,12 @@ def test_every_mark_is_explained(drawn: dict[str, Figure]) -> None:
 
 
 def test_signs_in_names_are_explained(drawn: dict[str, Figure]) -> None:
-    for name, signs in (("table1", ["EM*"]), ("table1-compared", ["EM*", "quoted"]), ("table3", ["EM‡"])):
+    for name, signs in (
+        ("table1", ["EM*"]),
+        ("table1-compared", ["EM*", "quoted"]),
+        ("table3", ["EM‡"]),
+        ("evidence", ["EM*"]),
+    ):
         notes = drawn[name].get_supxlabel().split("\n")
         assert [note.split(":")[0] for note in notes] == signs
     assert drawn["poses"].get_supxlabel() == ""

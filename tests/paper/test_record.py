@@ -44,6 +44,8 @@ def test_round_trip(tmp_path: Path) -> None:
         (lambda value: value["final"]["test"].update(errors=20_000), "20000 errors in 10000 images"),
         (lambda value: value["final"]["test"].update(images=0, errors=0), "0 errors in 0 images"),
         (lambda value: value.update(final={}), "0 final errors"),
+        (lambda value: value["by_toy"]["novel"]["car 0"].update(errors=-1), "-1 errors in"),
+        (lambda value: value.update(by_toy={"novel": []}), "not a dict"),
         (lambda value: value.update(key="mnist/em"), "holds another run, mnist/em"),
         (lambda value: value.update(seed=1), "another run"),
     ],
@@ -59,6 +61,15 @@ def test_foreign_and_damaged_files_are_refused_by_name(
         read_record(path)
     assert str(path) in str(caught.value)
     assert words in str(caught.value)
+
+
+def test_records_of_earlier_versions_have_no_errors_by_toy(tmp_path: Path) -> None:
+    path = leave(tmp_path, made_up(ROW))
+    value = json.loads(path.read_text())
+    for later in ("by_toy", "digests", "poses"):
+        value.pop(later)
+    path.write_text(json.dumps(value))
+    assert read_record(path) == replace(made_up(ROW), by_toy={})
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"[]", b"\xff\xfe", b'{"format": 1}'])

@@ -41,7 +41,12 @@ def test_quick(command: Callable, places: tuple[object, ...], tmp_path: Path) ->
     assert len(record["epochs"]) == 2
     assert record["final"]["novel"]["images"] == 600
     pooled = json.loads((tmp_path / "results/runs" / POOLED / "seed-1.json").read_text())
-    assert pooled["final"].keys() == {"novel"}
+    assert pooled["final"].keys() == pooled["by_toy"].keys() == {"novel"}
+    for found, toys in ((record, 25), (pooled, 50)):
+        for name, total in found["final"].items():
+            rates = found["by_toy"][name].values()
+            assert len(rates) == toys
+            assert total == {count: sum(rate[count] for rate in rates) for count in ("errors", "images")}
     with (tmp_path / "results/table1.csv").open() as file:
         found = {row["key"]: row for row in csv.DictReader(file)}
     assert (found[ROW]["seeds"], found["azimuth-strict/vb"]["seeds"]) == ("1", "0")
@@ -55,6 +60,7 @@ def test_quick(command: Callable, places: tuple[object, ...], tmp_path: Path) ->
     assert "2 runs asked for: 2 done before, 0 trained now" in outcome.out
     outcome = command("reproduce", *asked, "--list")
     assert outcome.out.count("done") == 2
+    assert "asked for: 0 runs left\n" in outcome.out
     (tmp_path / "results/table1.md").unlink()
     outcome = command("reproduce", "table1", *places, "--render")
     assert "training qcn" not in outcome.out
@@ -120,6 +126,10 @@ def test_a_budget_stops_training(command: Callable, places: tuple[object, ...], 
         (("table1", "--rows", "nothing*"), ("'nothing*' matches no row", "azimuth-strict/qcn/paper")),
         (("table3", "--rows", ROW), ("matches no row of these tables", "smallnorb/em-joint")),
         (("table1", "--budget", "0"), ("budget = 0 minutes",)),
+        (
+            ("evidence", "--rows", "evidence-mnist", "--seed", "5"),
+            ("seed 5: the rows asked for want no seed beyond 4",),
+        ),
         (("table1", "--seeds", "0"), ("at least 1",)),
         (("table1", "--seeds", "2", "--seed", "1"), ("give one of them",)),
         (("table1", "--seed", "-1"), ("seed = -1",)),
@@ -163,7 +173,7 @@ def test_torchrun_that_fails_is_told(monkeypatch: pytest.MonkeyPatch, tmp_path: 
 def test_patterns() -> None:
     rows = list(ROWS.values())
     assert [row.key for row in select(rows, ["smallnorb/qcn"])] == ["smallnorb/qcn/paper", "smallnorb/qcn/best"]
-    assert len(select(rows, ["*/qcn/best"])) == 9 + 4
+    assert len(select(rows, ["*/qcn/best"])) == 9 + 4 + 9
     assert [row.key for row in select(rows, ["mnist/em", "mnist/em"])] == ["mnist/em"]
     assert [row.key for row in Request(("table2",), rows=("mnist/em-ibm",)).chosen_rows()] == ["mnist/em-ibm"]
     assert len(Request(("table2",)).chosen_rows()) == 30

@@ -46,19 +46,22 @@ def test_every_network_weights_and_variant_has_a_style() -> None:
     assert built_in <= styles.MODELS.keys()
     assert set(weights.names()) <= styles.WEIGHTS.keys()
     assert {LABELS.get(name, name) for name in MEASURED} <= styles.VARIANTS.keys()
-    of_tables = {(row.system, row.recipe) for row in ROWS.values() if row.recipe != "ablation"}
+    of_tables = {(row.system, row.recipe) for row in ROWS.values() if row.recipe not in ("ablation", "search")}
     assert of_tables <= styles.SYSTEMS.keys()
     assert len(set(styles.MODELS.values())) == len(styles.MODELS)
 
 
 def test_systems_of_one_table_differ_and_agree_with_their_models() -> None:
-    for table in ("table1", "table2", "table3", "poses"):
-        systems = {(row.system, row.recipe) for row in ROWS.values() if table in row.tables}
+    for table in ("table1", "table2", "table3", "poses", "evidence"):
+        rows = [row for row in ROWS.values() if table in row.tables and row.recipe != "search"]
+        systems = {(row.system, row.recipe) for row in rows}
         assert len({system_style(*system) for system in systems}) == len(systems)
     assert system_style("QCN", "paper") == network_style("qcn")
     assert system_style("QCN", "best") == network_style("qcn-deep") == network_style("qcn-smallnorb")
     assert system_style("QCN, rotors", "poses") == network_style("qcn-rotor-deep") == network_style("qcn-rotor-toys")
-    assert system_style("VB", "paper") == network_style("vb")
+    assert system_style("VB", "paper") == system_style("VB", "best") == network_style("vb")
+    for part, model in (("no routing", "qcn-no-routing"), ("free maps", "qcn-free"), ("one trunk", "qcn-joint")):
+        assert system_style(part, "part") == network_style(model)
     assert system_style("ResNet", "poses") == system_style("ResNet-20", "control") == network_style("resnet-20")
 
 

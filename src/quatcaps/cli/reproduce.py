@@ -15,8 +15,9 @@ def reproduce(
     tables: Annotated[
         list[str],
         typer.Argument(
-            help="table1, table2, table3, and ablation, what mattered on the way from paper to best (five seeds hold "
-            "out every toy once); several may be given",
+            help="table1, table2, table3; ablation, what mattered on the way from paper to best (five seeds hold out "
+            "every toy once); poses, what they know; evidence, systems that are given the same images (ten seeds); "
+            "several may be given",
             metavar="TABLE…",
         ),
     ],
@@ -38,7 +39,8 @@ def reproduce(
     ] = False,
     render: Annotated[bool, typer.Option("--render", help="train nothing, render the tables from the records")] = False,
     listing: Annotated[
-        bool, typer.Option("--list", help="show the rows, how far they are and how long they took")
+        bool,
+        typer.Option("--list", help="show the rows, how far they are, how long they took and what is left will take"),
     ] = False,
     again: Annotated[
         bool, typer.Option("--again", help="train again what was recorded or begun with other settings than now")

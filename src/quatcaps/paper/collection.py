@@ -10,7 +10,7 @@ from pathlib import Path
 
 from quatcaps.errors import QuatcapsError
 from quatcaps.paper.matching import Match, match
-from quatcaps.paper.record import RunRecord, differences, read_record, told
+from quatcaps.paper.record import RunRecord, differences, read_record, told, twin_record
 from quatcaps.paper.row import Row
 from quatcaps.paper.rows import REFERENCES
 from quatcaps.report.tables import NOTHING
@@ -82,13 +82,16 @@ def collect(rows: Iterable[Row], output: Path) -> tuple[list[Entry], list[str]]:
                     records.append(_comparable(read_record(path), row))
                 except QuatcapsError as error:
                     problems.append(str(error) if str(path) in str(error) else f"{path}: {error}")
-        entries.append(Entry(row, tuple(records)))
+        seeds = {record.seed for record in records}
+        others = [twin_record(output, row, seed) for seed in range(row.wanted) if seed not in seeds]
+        records += [record for record in others if record is not None]
+        entries.append(Entry(row, tuple(sorted(records, key=lambda record: record.seed))))
     return entries, problems
 
 
 def _comparable(record: RunRecord, row: Row) -> RunRecord:
-    """The record; an error where a row of Table I needs errors of viewpoints that it does not have."""
-    if "table1" in row.tables:
+    """The record; an error where systems are compared at a match and it has no errors to find that in."""
+    if row.matched:
         match(record.epochs, row.protocol, REFERENCES[row.viewpoints, row.protocol])
     return record
 

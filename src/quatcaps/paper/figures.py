@@ -7,6 +7,7 @@ from pathlib import Path
 
 from quatcaps.paper.ablation_figures import draw_ablation
 from quatcaps.paper.collection import Entry
+from quatcaps.paper.evidence_figures import draw_evidence
 from quatcaps.paper.marks import draw_published, draw_seeds, explain_signs, label, seed_handles, style
 from quatcaps.paper.pose_figures import draw_poses
 from quatcaps.paper.rows import DATASETS, QUOTED
@@ -16,7 +17,8 @@ from quatcaps.report.canvas import RULE, TEXT, WIDTH, dress, literal, new_figure
 
 
 def draw(name: str, entries: Sequence[Entry], path: Path, *, quoted: bool = True) -> None:
-    """The picture of table `name`; Table I has also `…-compared.png`, the ablation `…-tried.png`."""
+    """The picture of table `name`; Table I has also `…-compared.png`, the ablation `…-tried.png`, evidence
+    `…-differences.png` and `…-datasets.png`."""
     shown = [entry for entry in entries if name in entry.row.tables and entry.shown]
     if name == "table1":
         draw_viewpoints(shown, path)
@@ -25,6 +27,8 @@ def draw(name: str, entries: Sequence[Entry], path: Path, *, quoted: bool = True
         draw_ablation(shown, path)
     elif name == "poses":
         draw_poses(shown, path)
+    elif name == "evidence":
+        draw_evidence(shown, path)
     else:
         groups = DATASETS if name == "table2" else ("branched", "not branched")
         _draw_errors(with_marks(shown) or shown, path, groups, quoted=quoted and name == "table2")

@@ -15,6 +15,7 @@ from quatcaps.errors import QuatcapsError
 from quatcaps.files import read_json, write_json
 from quatcaps.inspection import inspect
 from quatcaps.models import parameter_count
+from quatcaps.paper.row import Row
 from quatcaps.training.config import TrainingConfig
 from quatcaps.training.evaluate import evaluate_run
 from quatcaps.training.identity import digests_of, images_by_name
@@ -35,7 +36,8 @@ class RunRecord:
     epochs: what the run's log says of each epoch, errors as fractions. final: the errors at the end, counted over all
     images, by `test`, `novel` and `validation`. toys: of the validation images, by class and instance. seconds: spent
     training, without the measurements. digests: of the images, by name; none in records of earlier versions. poses:
-    what `quatcaps.inspection` finds on the test images, where the row asks for it.
+    what `quatcaps.inspection` finds on the test images, where the row asks for it. by_toy: the final errors on `test`
+    and `novel` images, by class and instance; none in records of earlier versions, and where images show no instances.
     """
 
     key: str
@@ -53,6 +55,7 @@ class RunRecord:
     toys: dict[str, Rate] = field(default_factory=dict)
     digests: dict[str, str] = field(default_factory=dict)
     poses: dict[str, Any] = field(default_factory=dict)
+    by_toy: dict[str, dict[str, Rate]] = field(default_factory=dict)
 
     @property
     def last(self) -> Record:
@@ -101,6 +104,7 @@ def make_record(
         toys={} if experiment.validation is None else toys_of(run, experiment.validation, device),
         digests=digests_of(images_by_name(experiment)),
         poses=poses_of(run, experiment, device) if inspected else {},
+        by_toy={name: rates for name, images in experiment.tests.items() if (rates := toys_of(run, images, device))},
     )
 
 
@@ -122,9 +126,10 @@ def write_record(path: Path, record: RunRecord) -> None:
     value = {each.name: getattr(record, each.name) for each in fields(RunRecord)}
     value |= {
         "config": record.config.to_json(),
-        "final": {name: asdict(rate) for name, rate in record.final.items()},
+        "final": _counts(record.final),
         "epochs": list(record.epochs),
-        "toys": {name: asdict(rate) for name, rate in record.toys.items()},
+        "toys": _counts(record.toys),
+        "by_toy": {name: _counts(rates) for name, rates in record.by_toy.items()},
     }
     write_json(path, {"format": FORMAT, **value})
 
@@ -149,11 +154,12 @@ def read_record(path: Path) -> RunRecord:
             versions={name: _as(str, version) for name, version in _as(dict, value["versions"]).items()},
             date=_as(str, value["date"]),
             seconds=_as(float, value["seconds"]),
-            final={name: _rate(counted) for name, counted in _as(dict, value["final"]).items()},
+            final=_rates(value["final"]),
             epochs=tuple(_epoch(entry) for entry in _as(list, value["epochs"])),
-            toys={name: _rate(counted) for name, counted in _as(dict, value["toys"]).items()},
+            toys=_rates(value["toys"]),
             digests={name: _as(str, digest) for name, digest in _as(dict, value.get("digests", {})).items()},
             poses=_poses(_as(dict, value.get("poses", {}))),
+            by_toy={name: _rates(counted) for name, counted in _as(dict, value.get("by_toy", {})).items()},
         )
     except KeyError as error:
         raise QuatcapsError(f"{path} is not {what}: it has no {error.args[0]}") from error
@@ -173,6 +179,18 @@ def read_record(path: Path) -> RunRecord:
     ):
         raise QuatcapsError(f"{path} holds another run, {record.key} with seed {record.seed}: move it to its own place")
     return record
+
+
+def twin_record(output: Path, row: Row, seed: int) -> RunRecord | None:
+    """The record of another table's row that can stand for a row's own: of the same seed and settings."""
+    path = record_path(output, row.twin, seed)
+    if not row.twin or not path.exists():
+        return None
+    try:
+        record = read_record(path)
+    except QuatcapsError:
+        return None  # its own table says so
+    return None if differences(record.config, row.config(seed)) else record
 
 
 def differences(recorded: TrainingConfig, wanted: TrainingConfig) -> dict[str, tuple[Any, Any]]:
@@ -203,6 +221,14 @@ def _as(kind: type, value: Any) -> Any:
     if type(value) is not kind:
         raise TypeError(f"{str(value)[:40]!r} is a {type(value).__name__}, not a {kind.__name__}")
     return value
+
+
+def _counts(rates: Mapping[str, Rate]) -> dict[str, Any]:
+    return {name: asdict(rate) for name, rate in rates.items()}
+
+
+def _rates(counted: Any) -> dict[str, Rate]:
+    return {name: _rate(each) for name, each in _as(dict, counted).items()}
 
 
 def _rate(counted: Any) -> Rate:

@@ -11,6 +11,8 @@ from rich.console import Console
 
 from quatcaps.console import say
 from quatcaps.errors import QuatcapsError, unknown_name
+from quatcaps.paper.collection import collect
+from quatcaps.paper.cost import Times, cost_of
 from quatcaps.paper.launch import LAUNCHERS, launch
 from quatcaps.paper.miniature import quick
 from quatcaps.paper.render import render
@@ -104,12 +106,15 @@ def reproduce(request: Request, console: Console, *, only_render: bool = False, 
     if only_list:
         table, damaged = listing(jobs, place)
         console.print(table.rich(console.width))
-        for line in damaged:
+        for line in (*damaged, *left_over(rows, jobs, place)):
             say(console, line)
         return
     if only_render:
         finish(request, console, Summary())
         return
+    if not jobs:
+        most = max(row.wanted for row in rows)
+        raise QuatcapsError(f"seed {min(request.seeds)}: the rows asked for want no seed beyond {most - 1}")
     check_alone("reproduce", "give --processes {count}, and each run is trained by torchrun")
     choose_device(request.device)
     if request.launcher != "here":
@@ -160,6 +165,16 @@ def listed(jobs: Sequence[Job], most: int = 4) -> str:
     """The first few of them."""
     more = f" and {len(jobs) - most} more" if len(jobs) > most else ""
     return "; ".join(map(str, jobs[:most])) + more
+
+
+def left_over(rows: Sequence[Row], jobs: Sequence[Job], place: Place) -> list[str]:
+    """What is left of the runs asked for, and of all seeds that their rows want, with how long it will take."""
+    entries, _ = collect(ROWS.values(), place.output)
+    times, lines = Times(entries), []
+    wanted = {Job(row, seed) for row in rows for seed in range(row.wanted)}
+    if wanted - set(jobs):
+        lines.append(f"all seeds that these rows want: {cost_of(sorted(wanted, key=str), place, times)}")
+    return [*lines, f"asked for: {cost_of(jobs, place, times)}"]
 
 
 def listing(jobs: Sequence[Job], place: Place) -> tuple[Table, list[str]]:

@@ -13,6 +13,7 @@ from functools import partial
 from typing import Any
 
 from quatcaps.paper.ablation import rows_of_ablation
+from quatcaps.paper.evidence_rows import rows_of_evidence
 from quatcaps.paper.pose_rows import rows_of_poses
 from quatcaps.paper.recipes import Recipe, best, best_of_viewpoints, paper
 from quatcaps.paper.row import Published, Quoted, Row, whole
@@ -24,6 +25,7 @@ TABLES = {
     "table3": "Table III: branching",
     "ablation": "From `paper` to `best`",
     "poses": "What poses know",
+    "evidence": "Evidence: systems that are given the same images",
 }
 DATASETS = ("smallnorb", "mnist", "fashionmnist", "svhn", "cifar10")
 REFERENCES = {
@@ -196,6 +198,13 @@ def rows_of_datasets() -> list[Row]:
 
 
 ROWS: dict[str, Row] = {
-    row.key: row for row in (*rows_of_viewpoints(), *rows_of_datasets(), *rows_of_ablation(), *rows_of_poses())
+    row.key: row
+    for row in (
+        *rows_of_viewpoints(),
+        *rows_of_datasets(),
+        *rows_of_ablation(),
+        *rows_of_poses(),
+        *rows_of_evidence(),
+    )
 }
 """Every row by its key, in the order of the tables."""

@@ -6,6 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from quatcaps.paper.collection import LATE, Entry, columns, spread
+from quatcaps.paper.evidence_lines import compared
+from quatcaps.paper.evidence_tables import NOTES as EVIDENCE
+from quatcaps.paper.evidence_tables import evidence_measured, evidence_numbers, evidence_tables
 from quatcaps.paper.held_out import held_out_notes, held_out_numbers, held_out_table
 from quatcaps.paper.pose_tables import NOTES, pose_numbers, pose_tables
 from quatcaps.paper.row import Quoted, Row
@@ -74,6 +77,10 @@ def page(name: str, entries: Sequence[Entry], *, quoted: bool = True) -> Page:
     if name == "poses":
         tables = pose_tables(shown)
         return Page(title, NOTES, tables, tables if measured else (), pose_numbers(shown))
+    if name == "evidence":
+        lines = compared(shown)
+        tables = evidence_tables(lines, shown)
+        return Page(title, EVIDENCE, tables, evidence_measured(tables, shown), evidence_numbers(lines))
     tables = (held_out_table(shown),)
     return Page(title, held_out_notes(shown), tables, tables if measured else (), held_out_numbers(shown))
 

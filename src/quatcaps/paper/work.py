@@ -16,7 +16,16 @@ from quatcaps.console import say
 from quatcaps.data.download import DownloadError
 from quatcaps.errors import QuatcapsError, is_out_of_memory
 from quatcaps.files import explained
-from quatcaps.paper.record import RunRecord, differences, make_record, read_record, record_path, told, write_record
+from quatcaps.paper.record import (
+    RunRecord,
+    differences,
+    make_record,
+    read_record,
+    record_path,
+    told,
+    twin_record,
+    write_record,
+)
 from quatcaps.paper.row import Row
 from quatcaps.paper.stopping import NEVER, Deadline
 from quatcaps.paper.timed import train_timed
@@ -75,8 +84,8 @@ class Summary:
 
 
 def in_order(rows: Sequence[Row], seeds: Iterable[int]) -> list[Job]:
-    """One seed of everything before two of anything."""
-    return [Job(row, seed) for seed in seeds for row in rows]
+    """One seed of everything before two of anything; no more of a row than it wants."""
+    return [Job(row, seed) for seed in seeds for row in rows if not row.wanted or seed < row.wanted]
 
 
 @dataclass(frozen=True)
@@ -95,6 +104,8 @@ def standing(job: Job, place: Place) -> Standing:
         if place.record(job).exists():
             record = read_record(place.record(job))
             return Standing(OTHER if differences(record.config, wanted) else DONE, record)
+        if (other := twin_record(place.output, job.row, job.seed)) is not None:
+            return Standing(DONE, other)
         if (place.folder(job) / "run.json").exists():
             return Standing(OTHER if differences(open_run(place.folder(job)).config, wanted) else STARTED)
     except QuatcapsError as error:
@@ -243,8 +254,10 @@ def aside(folder: Path) -> Path:
 
 def _finished(job: Job, place: Place, again: bool) -> bool:
     path = place.record(job)
-    if not path.exists() or (again and job.row.timed):
+    if again and job.row.timed:
         return False
+    if not path.exists():
+        return twin_record(place.output, job.row, job.seed) is not None
     try:
         differing = differences(read_record(path).config, job.row.config(job.seed))
     except QuatcapsError as error:

@@ -50,6 +50,16 @@ SYSTEMS: Mapping[tuple[str, str], Style] = {
     ("CNN", "control"): CNN,
     ("ResNet-20", "control"): RESNET,
     ("ResNet", "poses"): RESNET,
+    ("ResNet 153K", "best"): Style(BLACK, "d"),
+    ("ResNet 272K", "best"): RESNET,
+    ("CNN", "best"): CNN,
+    ("EM*", "best"): EM,
+    ("VB", "best"): VB,
+    ("no routing", "part"): Style(BLUE, "X"),
+    ("free maps", "part"): Style(BLUE, ">"),
+    ("fixed axes", "part"): Style(BLUE, "<"),
+    ("one trunk", "part"): Style(BLUE, "8"),
+    ("coarse shape", "part"): Style(BLUE, "h"),
 }
 """By system and recipe, as tables call them."""
 

@@ -1,0 +1,100 @@
+"""What `evidence` compares, system by system: samples of errors, means, differences from QCN, matches, searches."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from quatcaps.paper.collection import Entry
+from quatcaps.paper.evidence_rows import EXPERIMENTS, PART, REFERENCE, SEARCH, Experiment, experiment_of, system_of
+from quatcaps.paper.evidence_statistics import Estimate, Sample, difference_of, mean_of, sample_of
+from quatcaps.paper.matching import match
+from quatcaps.paper.row import Row
+from quatcaps.paper.rows import REFERENCES
+
+
+@dataclass(frozen=True)
+class Line:
+    """A system in an experiment: by `test` and `novel` its errors, their mean, and what they are less QCN's."""
+
+    entry: Entry
+    samples: Mapping[str, Sample]
+    means: Mapping[str, Estimate]
+    differences: Mapping[str, Estimate]
+
+    @property
+    def seeds(self) -> int:
+        return len(self.entry.records)
+
+
+def compared(entries: Sequence[Entry]) -> dict[str, list[Line]]:
+    """The lines of each experiment; differences are from its QCN."""
+    found: dict[str, list[Line]] = {}
+    for name in EXPERIMENTS:
+        members = [each for each in entries if each.row.recipe != SEARCH and experiment_of(each.row) == name]
+        samples = {system_of(each.row): samples_of(each) for each in members}
+        reference = samples.get(REFERENCE, {})
+        found[name] = [_line(each, samples[system_of(each.row)], reference) for each in members]
+    return found
+
+
+def samples_of(entry: Entry) -> dict[str, Sample]:
+    """By `test` and `novel`, as far as measured."""
+    found = {name: sample_of(entry.records, name) for name in ("test", "novel")}
+    return {name: sample for name, sample in found.items() if sample is not None}
+
+
+def _line(entry: Entry, samples: Mapping[str, Sample], reference: Mapping[str, Sample]) -> Line:
+    means = {name: mean_of(sample) for name, sample in samples.items()}
+    differing: dict[str, Estimate] = {}
+    if system_of(entry.row) != REFERENCE:
+        differing = {name: difference_of(each, reference[name]) for name, each in samples.items() if name in reference}
+    return Line(entry, samples, means, differing)
+
+
+def measured_in(experiment: Experiment) -> dict[str, str]:
+    """What is measured in an experiment, and its words in the columns' names."""
+    if experiment.viewpoints == "all":
+        return {"test": "test"}
+    return {"novel": "novel"} if experiment.protocol == "pooled" else {"test": "familiar", "novel": "novel"}
+
+
+def label(row: Row) -> str:
+    """A system; QCN with a part changed as such."""
+    return f"QCN, {row.system}" if row.recipe == PART else row.system
+
+
+@dataclass(frozen=True)
+class Matched:
+    """Where the runs of a system come to the reference: the errors there, and the epoch of each seed; None for a seed
+    that never comes so low."""
+
+    familiar: tuple[float, ...]
+    novel: tuple[float, ...]
+    epochs: tuple[int | None, ...]
+
+    @property
+    def reached(self) -> int:
+        return sum(epoch is not None for epoch in self.epochs)
+
+
+def matched(entry: Entry) -> Matched:
+    """Of the seeds that come to the reference."""
+    row = entry.row
+    reference = REFERENCES[row.viewpoints, row.protocol]
+    found = [match(record.epochs, row.protocol, reference) for record in entry.records]
+    there = [each for each in found if each.reached]
+    return Matched(
+        tuple(each.familiar for each in there),
+        tuple(each.novel for each in there),
+        tuple(each.epoch if each.reached else None for each in found),
+    )
+
+
+def searches(entries: Sequence[Entry]) -> dict[tuple[str, str], list[Entry]]:
+    """The rows of each search, by experiment and system."""
+    found: dict[tuple[str, str], list[Entry]] = {}
+    for entry in entries:
+        if entry.row.recipe == SEARCH:
+            found.setdefault((experiment_of(entry.row), system_of(entry.row)), []).append(entry)
+    return found

@@ -1,0 +1,170 @@
+"""`evidence`, from entries to cells: errors at the end of training with their intervals, differences from QCN, the
+match, and the search of learning rates."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from quatcaps.paper.collection import Entry
+from quatcaps.paper.evidence_lines import Line, label, matched, measured_in, searches
+from quatcaps.paper.evidence_rates import CHOSEN, FACTORS, choice, held_out_error
+from quatcaps.paper.evidence_rows import CONTENDERS, EXPERIMENTS, SEARCH, Experiment, default_rate, experiment_of
+from quatcaps.paper.evidence_statistics import RESAMPLES, Estimate, mean_of, of_percents
+from quatcaps.paper.rows import REFERENCES
+from quatcaps.report.tables import NOTHING, Table
+
+FEW = 5
+"""Fewer seeds than these are marked."""
+MARK = " °"
+NOTES = (
+    "Every system has the images of QCN `best`: augmentation, size, epochs, batches, weight decay, label smoothing "
+    "and averaged weights. All of these were chosen for QCN, on smallNORB with some test errors known; no other "
+    "system had such a search. Its network and loss are its own; so is its learning rate, where held-out images have "
+    "chosen one (last table; else its default). Parts of QCN are changed one at a time. No routing: one iteration, "
+    "under uniform assignments. One trunk has as many parameters as the two branches. QCN has one shape in all "
+    "experiments; for pooled azimuths `best` has a coarse one of 66K parameters, which stands beside it.",
+    "At the end of training: error in %, the mean over seeds with its 95% interval; no epoch is chosen. Intervals: "
+    f"Student's t times the deviation of {RESAMPLES:,} resamples of seeds and, within each class, of toys; where "
+    "images show no toys, of seeds alone, and then an interval says nothing of other test images. Differences are "
+    "paired by toy: both systems are measured on the toys that a resample draws, each with seeds of its own. Verdict: "
+    "of novel (else test) images, whether that interval excludes 0; with many comparisons some will by chance. Pooled "
+    "toys were trained on, from other viewpoints. docs/evidence.md has the method.",
+    f"Marked{MARK}: fewer than {FEW} seeds, too few to settle anything; of fewer than three there is no interval.",
+    "At the match, as the paper compares: the first epoch at which the familiar test error (strict) or the training "
+    "error (pooled) is at or below the reference; its novel error, the mean over the seeds that come so low, with an "
+    "interval over these seeds alone. Seeds that never do are left out, which favours systems of which few do. Epochs "
+    "count from 1, in the order of the seeds; –: never.",
+)
+VERDICTS = {1: "QCN is better", -1: "QCN is worse", 0: "not told apart"}
+
+
+def evidence_tables(lines: Mapping[str, Sequence[Line]], entries: Sequence[Entry]) -> tuple[Table, ...]:
+    """One for each experiment, at the end of training; the match; the rates."""
+    ends = tuple(end_table(EXPERIMENTS[name], found) for name, found in lines.items())
+    return (*ends, match_table(entries), rate_table(entries))
+
+
+def evidence_measured(tables: Sequence[Table], entries: Sequence[Entry]) -> tuple[Table, ...]:
+    """Those that have a run; the last two are of all experiments."""
+    trained = [entry.row for entry in entries if entry.records]
+    titles = {EXPERIMENTS[experiment_of(row)].title for row in trained if row.recipe != SEARCH}
+    *ends, at_match, rates = tables
+    found = [table for table in ends if table.title.split(":")[0] in titles]
+    found += [at_match] if any(row.matched for row in trained) else []
+    return (*found, rates) if rates.rows else tuple(found)
+
+
+def end_table(experiment: Experiment, lines: Sequence[Line]) -> Table:
+    """Errors at the end of training, and what they are less QCN's."""
+    names = measured_in(experiment)
+    rows = [
+        (
+            label(line.entry.row),
+            line.entry.parameters,
+            f"{line.seeds}{few(line.seeds)}" if line.seeds else NOTHING,
+            *(told(line.means.get(name)) for name in names),
+            *(told(line.differences.get(name), signed=True) for name in names),
+            verdict(line, "novel" if "novel" in names else "test"),
+        )
+        for line in lines
+    ]
+    errors = tuple(f"{words} (%)" for words in names.values())
+    differences = tuple(f"{words}, less QCN (points)" for words in names.values())
+    columns = ("system", "parameters", "seeds", *errors, *differences, "verdict")
+    return Table(f"{experiment.title}: error at the end of training", columns, tuple(rows))
+
+
+def verdict(line: Line, name: str) -> str:
+    """What the interval of the difference says, in words."""
+    found = line.differences.get(name)
+    return NOTHING if found is None or found.low is None else VERDICTS[found.sign]
+
+
+def few(seeds: int) -> str:
+    return MARK if 0 < seeds < FEW else ""
+
+
+def told(found: Estimate | None, *, signed: bool = False) -> str:
+    """A mean with its interval.
+
+    >>> told(Estimate(10.314, 8.52, 12.1)), told(Estimate(-0.5, None, None), signed=True), told(None)
+    ('10.31 [8.52, 12.10]', '−0.50', '–')
+    """
+    if found is None:
+        return NOTHING
+    form = "+.2f" if signed else ".2f"
+    text = f"{found.mean:{form}}"
+    if found.low is not None:
+        text += f" [{found.low:{form}}, {found.high:{form}}]"
+    return text.replace("-", "−")
+
+
+def match_table(entries: Sequence[Entry]) -> Table:
+    """Novel errors where familiar ones match, as the paper compares, with the epoch of each match."""
+    rows = []
+    for entry in entries:
+        if not entry.row.matched:
+            continue
+        experiment, found = EXPERIMENTS[experiment_of(entry.row)], matched(entry)
+        reference = REFERENCES[entry.row.viewpoints, entry.row.protocol]
+        epochs = ", ".join(NOTHING if epoch is None else str(epoch) for epoch in found.epochs)
+        mean = told(mean_of(of_percents(found.novel))) if found.novel else NOTHING
+        count = f"{found.reached} of {len(found.epochs)}" if found.epochs else NOTHING
+        rows.append((experiment.title, label(entry.row), f"{reference:g}", mean, count, epochs or NOTHING))
+    columns = ("experiment", "system", "matched at (%)", "novel (%)", "seeds that came to it", "epoch of each seed")
+    return Table("At the match", columns, tuple(rows))
+
+
+def rate_table(entries: Sequence[Entry]) -> Table:
+    """Held-out errors by rate, and what they choose; searches without a run are left out."""
+    rows = []
+    for (experiment, system), members in searches(entries).items():
+        if not any(entry.records for entry in members):
+            continue
+        held, chosen, used = EXPERIMENTS[experiment], choice(members), CHOSEN.get(f"{experiment}/{system}")
+        errors = [held_out_error(entry) for entry in members]
+        rows.append(
+            (
+                held.title,
+                CONTENDERS[system].name,
+                f"{default_rate(held, system):.2g}",
+                *(NOTHING if error is None else f"{error:.2f}" for error in errors),
+                NOTHING if chosen is None else f"× {chosen:g}",
+                "default" if used is None else f"× {used:g}",
+            )
+        )
+    factors = tuple(f"× {factor:g} (%)" for factor in FACTORS)
+    columns = ("experiment", "system", "default rate", *factors, "lowest", "used")
+    return Table("Learning rates: error on held-out images", columns, tuple(rows))
+
+
+def evidence_numbers(compared: Mapping[str, Sequence[Line]]) -> Table:
+    """For programs: a line for each system and set of images."""
+    rows = []
+    for name, lines in compared.items():
+        for line in lines:
+            for measured in measured_in(EXPERIMENTS[name]):
+                rows.append((name, line.entry.row.key, measured, *_numbers(line, measured)))
+    errors = ("error", "error_low", "error_high", "less_qcn", "less_qcn_low", "less_qcn_high")
+    of_match = ("matched_seeds", "matched_error", "matched_error_low", "matched_error_high", "matched_epoch")
+    columns = ("experiment", "key", "images", "parameters", "seeds", "toys", *errors, *of_match)
+    return Table("", columns, tuple(rows))
+
+
+def _numbers(line: Line, measured: str) -> tuple[str, ...]:
+    mean, difference = line.means.get(measured), line.differences.get(measured)
+    start = (line.entry.parameters, str(line.seeds), str(mean.toys) if mean else "0")
+    at_match = (NOTHING,) * 5
+    if measured == "novel" and line.entry.records:
+        found = matched(line.entry)
+        error = mean_of(of_percents(found.novel)) if found.novel else None
+        epochs = [epoch for epoch in found.epochs if epoch is not None]
+        mean_epoch = f"{sum(epochs) / len(epochs):.1f}" if epochs else NOTHING
+        at_match = (str(found.reached), *_cells(error), mean_epoch)
+    return (*start, *_cells(mean), *_cells(difference), *at_match)
+
+
+def _cells(found: Estimate | None) -> tuple[str, str, str]:
+    numbers = (None, None, None) if found is None else (found.mean, found.low, found.high)
+    first, second, third = (NOTHING if number is None else f"{number:.4f}" for number in numbers)
+    return first, second, third

@@ -1,0 +1,240 @@
+"""`evidence`: systems are given the same, rates are chosen unseen, tables say what the records do."""
+
+from __future__ import annotations
+
+import csv
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from made_up import leave, made_up
+from rich.console import Console
+
+from quatcaps.models import build, parameter_count
+from quatcaps.paper import evidence_rates
+from quatcaps.paper.collection import Entry, collect
+from quatcaps.paper.cost import Cost, Times, cost_of
+from quatcaps.paper.evidence_lines import compared, matched, searches
+from quatcaps.paper.evidence_rates import FACTORS, choice, factor
+from quatcaps.paper.evidence_rows import (
+    EXPERIMENTS,
+    ONE_TRUNK,
+    PARTS,
+    REFERENCE,
+    SEARCH,
+    SYSTEMS,
+    experiment_of,
+    system_of,
+)
+from quatcaps.paper.evidence_tables import match_table, rate_table
+from quatcaps.paper.miniature import quick
+from quatcaps.paper.reproduce import Request, select
+from quatcaps.paper.rows import ROWS
+from quatcaps.paper.stopping import NEVER
+from quatcaps.paper.tables import page
+from quatcaps.paper.work import DONE, NONE, Job, Place, in_order, perform, state
+from quatcaps.training.start import checked
+
+EVIDENCE = [row for row in ROWS.values() if "evidence" in row.tables]
+COMPARED = [row for row in EVIDENCE if row.recipe != SEARCH]
+OWN = ("model", "model_settings", "loss", "margin_scale", "score_scale", "learning_rate")
+STRICT = "evidence-azimuth-strict"
+
+
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_every_system_is_given_what_best_gives_qcn(name: str) -> None:
+    given = ROWS[f"evidence-{name}/qcn/best"].config(3)
+    same = ROWS[f"{name}/qcn/best"].config(3)
+    assert given.changed({"model_settings": same.model_settings}) == same, "the row of Tables I and II"
+    for row in COMPARED:
+        if experiment_of(row) == name:
+            config = row.config(3)
+            smoothing = {} if config.loss == "cross-entropy" else {"label_smoothing": given.label_smoothing}
+            assert config.changed({each: getattr(given, each) for each in OWN} | smoothing) == given, row.key
+            assert row.wanted == (10 if row.dataset == "smallnorb" else 5)
+            follows = row.viewpoints != "all"
+            assert (config.evaluate_every, row.matched) == (int(follows), follows)
+
+
+@pytest.mark.parametrize("system", [*SYSTEMS, *PARTS])
+def test_every_system_has_a_miniature_that_runs(system: str) -> None:
+    config = quick(ROWS[f"{STRICT}/{system}"]).config(1)
+    assert (config.dataset, config.epochs, config.viewpoints) == ("toys-mini", 2, "azimuth")
+    assert checked(config) == config
+    network = build(config.model, channels=2, classes=5, **config.model_settings)
+    assert parameter_count(network) < 30_000
+
+
+def test_one_trunk_has_as_many_parameters_as_two_branches() -> None:
+    trunk = parameter_count(build("qcn-joint", channels=2, classes=5, **ONE_TRUNK))
+    config = ROWS["evidence-smallnorb/qcn/best"].config(0)
+    branches = parameter_count(build(config.model, channels=2, classes=5, **config.model_settings))
+    assert trunk == 160_534
+    assert abs(trunk - branches) < 1000
+
+
+def test_no_routing_is_one_iteration() -> None:
+    """So that "one iteration in place of two" is no other row."""
+    settings = build("qcn-no-routing", channels=2, classes=5).settings
+    assert (settings.routing.iterations, build("qcn", channels=2, classes=5).settings.routing.iterations) == (1, 2)
+    assert "qcn/no-routing" in PARTS
+
+
+@pytest.mark.parametrize("experiment", EXPERIMENTS)
+def test_rates_are_searched_without_test_images(experiment: str) -> None:
+    rows = [row for row in EVIDENCE if row.recipe == SEARCH and experiment_of(row) == experiment]
+    assert bool(rows) == (experiment != "elevation-pooled"), "it has the rates of elevation-strict"
+    for row in rows:
+        assert not row.default
+        assert not row.matched
+        config, itself = row.config(2), ROWS[f"evidence-{experiment}/{system_of(row)}"].config(2)
+        searched = ("validation", "test", "evaluate_every", "data_seed", "learning_rate", "epochs")
+        assert itself.changed({name: getattr(config, name) for name in searched}) == config
+        assert not config.test
+        times = config.learning_rate / itself.learning_rate * factor(experiment, system_of(row))
+        assert times == pytest.approx(float(row.key.rsplit("x", 1)[1]))
+        assert config.epochs == (itself.epochs if row.dataset == "smallnorb" else itself.epochs // 4)
+
+
+def search_of(errors: dict[float, float], seeds: int = 5) -> list[Entry]:
+    rows = [ROWS[f"rates-azimuth-strict/vb/x{scale:g}"] for scale in FACTORS]
+    return [
+        Entry(row, tuple(made_up(row, seed, errors[scale]) for seed in range(seeds)) if scale in errors else ())
+        for row, scale in zip(rows, FACTORS, strict=True)
+    ]
+
+
+def test_a_search_chooses_when_it_is_complete() -> None:
+    errors = {0.5: 0.2, 1.0: 0.1, 2.0: 0.05, 4.0: 0.3}
+    assert choice(search_of(errors)) == 2.0
+    assert choice(search_of(dict.fromkeys(FACTORS, 0.1))) == 0.5, "the smaller of two"
+    assert choice(search_of(errors, seeds=4)) is None, "a fold is missing"
+    assert choice(search_of({scale: error for scale, error in errors.items() if scale != 4.0})) is None
+    (line,) = rate_table(search_of(errors, seeds=5)).rows
+    assert line[:3] == ("Azimuth, strict", "VB", "0.00071")
+    assert line[-2:] == ("× 2", "default")
+    assert rate_table([Entry(ROWS["rates-mnist/cnn/x1"])]).rows == ()
+
+
+def test_what_was_chosen_is_the_rate_of_its_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(evidence_rates, "CHOSEN", {"elevation-strict/cnn": 4.0})
+    assert factor("elevation-strict", "cnn") == factor("elevation-pooled", "cnn") == 4.0
+    assert factor("azimuth-strict", "cnn") == 1.0
+
+
+def test_no_more_seeds_are_trained_than_rows_want() -> None:
+    rows = [ROWS["evidence-mnist/cnn"], ROWS[f"{STRICT}/cnn"], ROWS["rates-mnist/cnn/x2"], ROWS["mnist/cnn"]]
+    counted = [sum(job.row is row for job in in_order(rows, range(12))) for row in rows]
+    assert counted == [5, 10, 1, 12]
+
+
+def test_runs_of_table_2_with_the_same_settings_are_not_trained_again(tmp_path: Path) -> None:
+    row, other = ROWS["evidence-mnist/resnet-272k"], ROWS["mnist/resnet-20"]
+    assert all(each.twin in ROWS for each in EVIDENCE if each.twin)
+    leave(tmp_path, made_up(other, 0, epochs=160))
+    leave(tmp_path, made_up(other, 1, epochs=160, learning_rate=0.5))
+    leave(tmp_path, made_up(other, 2, epochs=160)).write_text("{")
+    leave(tmp_path, made_up(other, 7, epochs=160))
+    leave(tmp_path, made_up(row, 3, epochs=160))
+    place = Place(tmp_path, tmp_path)
+    assert [state(Job(row, seed), place) for seed in range(5)] == [DONE, NONE, NONE, DONE, NONE]
+    (entry,), problems = collect([row], tmp_path)
+    assert [(record.key, record.seed) for record in entry.records] == [(other.key, 0), (row.key, 3)]
+    assert problems == []
+    summary = perform([Job(row, 0)], place, Console(quiet=True), NEVER)
+    assert summary.before == [Job(row, 0)]
+    assert ROWS[f"{STRICT}/qcn/best"].twin == "", "no errors by toy there"
+
+
+@pytest.fixture(scope="module")
+def entries() -> list[Entry]:
+    """Ten seeds of three systems, four of a fourth; ResNet has half as many errors more than QCN."""
+    errors = {"qcn/best": 0.06, "resnet-153k": 0.09, "qcn/free": 0.06, "cnn": 0.2}
+    found = []
+    for row in COMPARED:
+        if experiment_of(row) == "azimuth-strict":
+            seeds = range(10 if row.recipe == "part" or system_of(row) != "cnn" else 4)
+            records = [made_up(row, seed, errors[system_of(row)], 12) for seed in seeds if system_of(row) in errors]
+            found.append(Entry(row, tuple(records)))
+    return found
+
+
+def test_errors_at_the_end_come_first(entries: list[Entry]) -> None:
+    made = page("evidence", entries)
+    first = made.tables[0]
+    assert first.title == "Azimuth, strict: error at the end of training"
+    lines = {line[0]: line for line in first.rows}
+    (strict,) = [lines_of for name, lines_of in compared(entries).items() if name == "azimuth-strict"]
+    qcn = next(line for line in strict if system_of(line.entry.row) == REFERENCE)
+    assert lines["QCN"][3].startswith(f"{qcn.means['test'].mean:.2f} [")
+    assert lines["QCN"][5:] == ("–", "–", "–")
+    assert lines["QCN"][2] == "10"
+    assert lines["CNN"][2] == "4 °", "few seeds are marked"
+    assert lines["CNN"][-1] == lines["ResNet 153K"][-1] == "QCN is better"
+    assert lines["ResNet 153K"][6].startswith("+")
+    assert lines["QCN, free maps"][-1] == "not told apart"
+    assert lines["VB"][2:] == ("–",) * 6
+    assert [table.title.split(":")[0] for table in made.measured] == ["Azimuth, strict", "At the match"]
+    searched = page("evidence", search_of(dict.fromkeys(FACTORS, 0.1)))
+    assert [table.title.split(":")[0] for table in searched.measured] == ["Learning rates"]
+
+
+def test_every_seed_has_the_epoch_of_its_match(entries: list[Entry]) -> None:
+    qcn = next(entry for entry in entries if system_of(entry.row) == REFERENCE)
+    falling = tuple(epoch | {"test_error": 0.1 - 0.01 * epoch["epoch"]} for epoch in qcn.records[0].epochs)
+    first, second = replace(qcn.records[0], epochs=falling), qcn.records[1]
+    found = matched(Entry(qcn.row, (first, second)))
+    assert (found.epochs, found.reached) == ((8, None), 1), "0.1 − 0.07 is the first below 3.7%"
+    (line,) = match_table([Entry(qcn.row, (first, second))]).rows
+    assert line[:3] == ("Azimuth, strict", "QCN", "3.7")
+    assert line[3] == f"{found.novel[0]:.2f}"
+    assert line[4:] == ("1 of 2", "8, –")
+
+
+def test_numbers_for_programs(entries: list[Entry]) -> None:
+    numbers = page("evidence", [*entries, Entry(ROWS["evidence-svhn/qcn/best"])]).numbers
+    found = {(row["key"], row["images"]): row for row in csv.DictReader(numbers.csv().splitlines())}
+    row = found[f"{STRICT}/resnet-153k", "novel"]
+    assert (row["seeds"], row["toys"]) == ("10", "25")
+    assert 0 < float(row["less_qcn_low"]) < float(row["less_qcn"]) < float(row["less_qcn_high"])
+    assert found[f"{STRICT}/qcn/best", "novel"]["less_qcn"] == ""
+    assert found["evidence-svhn/qcn/best", "test"]["error"] == ""
+
+
+def test_searches_are_told_apart_by_experiment_and_system() -> None:
+    found = searches([Entry(row) for row in EVIDENCE])
+    assert len(found) == 8 * 7 + 4 * 4 + 1
+    assert all(
+        [entry.row.key.rsplit("x", 1)[1] for entry in group] == ["0.5", "1", "2", "4"] for group in found.values()
+    )
+
+
+def test_what_is_left_has_its_time(tmp_path: Path) -> None:
+    """A made-up run takes 4 minutes for 4 epochs and 100 steps of 64 images in each; 60 epochs take an hour."""
+    row, other = ROWS[f"{STRICT}/qcn/best"], ROWS[f"{STRICT}/cnn"]
+    times = Times([Entry(row, (made_up(row),))])
+    place = Place(tmp_path, tmp_path)
+    leave(tmp_path, made_up(row, seed=1, epochs=60))
+    cost = cost_of([Job(row, 0), Job(row, 1), Job(other, 0), Job(ROWS["mnist/cnn"], 0)], place, times)
+    assert (cost.left, round(cost.minutes, 6), cost.guessed, cost.untold) == (3, 120, 1, 1)
+    assert str(cost) == (
+        "3 runs left, about 120 min of training one after the other by the times on record (1 of them by those of "
+        "other networks); 1 of which no record tells the time"
+    )
+    assert str(Cost(1, untold=1)) == "1 run left; 1 of which no record tells the time"
+    search = times.of_run(ROWS["rates-azimuth-strict/qcn/best/x1"].config(0))
+    assert search is not None
+    assert search.minutes == pytest.approx(48), "four toys of five"
+
+
+def test_keys_are_easy_to_select() -> None:
+    """Neither rows nor the searches of their rates are in each other's way."""
+    assert {row.key for row in select(EVIDENCE, ["evidence-*"])} == {row.key for row in COMPARED}
+    assert all(row.recipe == SEARCH for row in select(EVIDENCE, ["rates-*"]))
+    assert len(select(EVIDENCE, ["evidence-*-strict/*"])) == 2 * 11
+    assert [system_of(row) for row in select(EVIDENCE, ["evidence-smallnorb/qcn"])] == [REFERENCE, *PARTS]
+    chosen = Request(("evidence",)).chosen_rows()
+    assert not any(row.recipe == SEARCH for row in chosen)
+    assert [row.key for row in COMPARED if row not in chosen] == [
+        f"evidence-{name}/{system}" for name in ("mnist", "fashionmnist", "svhn", "cifar10") for system in ("em", "vb")
+    ]

@@ -1,0 +1,157 @@
+"""Intervals over seeds and toys: closed forms where there are any, coverage where there are none."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from made_up import made_up
+from numpy.typing import NDArray
+from scipy.stats import ttest_ind
+
+from quatcaps.paper.evidence_statistics import (
+    Estimate,
+    Sample,
+    difference_of,
+    drawn_counts,
+    mean_of,
+    of_percents,
+    sample_of,
+    toy_weights,
+)
+from quatcaps.paper.rows import ROWS
+from quatcaps.report.intervals import of_mean
+
+TOYS = tuple(f"{name} {number}" for name in ("animal", "car", "human", "plane", "truck") for number in range(5))
+IMAGES = np.full(25, 400.0)
+
+
+def sample(percents: NDArray[np.float64]) -> Sample:
+    """Of errors in % by seed and toy."""
+    return Sample(percents / 100 * IMAGES, IMAGES, TOYS)
+
+
+def width(found: Estimate) -> float:
+    assert found.low is not None
+    assert found.high is not None
+    return found.high - found.low
+
+
+def drawn_effects(random: np.random.Generator, seeds: int, deviations: tuple[float, float, float]) -> Sample:
+    """Errors whose seeds, toys and single cells deviate from 20% so much."""
+    of_seed, of_toy, of_cell = deviations
+    cells = random.normal(0, of_cell, (seeds, 25))
+    return sample(20 + random.normal(0, of_seed, (seeds, 1)) + random.normal(0, of_toy, 25) + cells)
+
+
+def test_without_an_effect_of_toys_the_interval_is_that_of_seeds() -> None:
+    """Student's, up to the chance of the draws."""
+    values = np.random.default_rng(1).normal(10, 1, 10)
+    same = mean_of(sample(np.repeat(values[:, None], 25, 1)))
+    alone = mean_of(of_percents(values.tolist()))
+    assert (same.mean, same.low, same.high) == pytest.approx((alone.mean, alone.low, alone.high))
+    student = of_mean(values.tolist())
+    assert student is not None
+    assert width(alone) == pytest.approx(student.high - student.low, rel=0.02)
+    assert (same.toys, alone.toys) == (25, 0)
+
+
+def test_without_an_effect_of_seeds_the_variance_is_that_of_toys_within_their_classes() -> None:
+    """Σ s²/n over classes: what lies between classes is no chance, as every class keeps its share."""
+    toys = np.random.default_rng(2).normal(10, 2, (5, 5)) + np.array([[-6.0], [-3], [0], [3], [6]])
+    found = mean_of(sample(np.tile(toys.reshape(1, 25), (10, 1))))
+    error = math.sqrt((toys.var(1, ddof=1) / 5).sum()) / 5
+    assert width(found) == pytest.approx(2 * 2.0860 * error, rel=0.02), "20 degrees of freedom"
+    assert found.mean == pytest.approx(toys.mean())
+
+
+def test_the_difference_of_seeds_alone_is_welchs() -> None:
+    random = np.random.default_rng(6)
+    first, second = random.normal(10, 2, 10), random.normal(9, 0.5, 5)
+    found = difference_of(of_percents(first.tolist()), of_percents(second.tolist()))
+    welch = ttest_ind(first, second, equal_var=False).confidence_interval()
+    assert (found.low, found.high) == pytest.approx((welch.low, welch.high), rel=0.03, abs=0.03)
+
+
+def test_draws_are_one_fewer_than_there_are() -> None:
+    """Then the variance of their mean is s²/n."""
+    counts = drawn_counts(6, np.random.PCG64(0))
+    assert np.array_equal(counts.sum(1), np.full(len(counts), 5.0))
+    values = np.array([1.0, 4, 2, 8, 5, 7])
+    assert (counts @ values / 5).var() == pytest.approx(values.var(ddof=1) / 6, rel=0.04)
+    assert np.array_equal(drawn_counts(1, np.random.PCG64(0)), np.ones((len(counts), 1)))
+
+
+def test_every_class_keeps_its_share() -> None:
+    weights = toy_weights((*TOYS, "whale 1"))
+    by_class = np.concatenate([weights[:, :25].reshape(-1, 5, 5).sum(2), weights[:, 25:]], axis=1)
+    assert np.allclose(by_class, [5, 5, 5, 5, 5, 1])
+
+
+@pytest.mark.parametrize("deviations", [(1.0, 0.0, 0.5), (0.6, 5.0, 2.0)], ids=["seeds", "toys"])
+def test_coverage(deviations: tuple[float, float, float]) -> None:
+    """Of 95%, of the mean that other seeds and other toys would have; 160 trials deviate by 1.7%."""
+    random = np.random.default_rng(3)
+    found = [mean_of(drawn_effects(random, 10, deviations)) for _ in range(160)]
+    covered = [each.low <= 20 <= each.high for each in found if each.low is not None and each.high is not None]
+    assert 0.9 <= sum(covered) / 160 <= 0.995
+
+
+def test_toys_that_both_systems_find_hard_do_not_blur_their_difference() -> None:
+    random = np.random.default_rng(4)
+    hard = random.exponential(8, 25)
+    first, second = (sample(5 + more + hard + random.normal(0, 0.3, (10, 25))) for more in (1.0, 0.0))
+    found = difference_of(first, second)
+    assert found.sign == 1
+    assert width(found) < 0.5 < 2 < width(mean_of(first))
+    back = difference_of(second, first)
+    assert back.mean == pytest.approx(-found.mean)
+    assert (found.toys, back.sign) == (25, -1)
+
+
+def test_systems_on_other_toys_are_compared_by_their_seeds() -> None:
+    random = np.random.default_rng(5)
+    first = drawn_effects(random, 10, (1.0, 3.0, 0.0))
+    second = Sample(first.errors, first.images, tuple(f"boat {number}" for number in range(25)))
+    found = difference_of(first, second)
+    by_hand = difference_of(of_percents(first.percents.tolist()), of_percents(second.percents.tolist()))
+    assert found == by_hand
+    assert found.toys == 0
+    assert found.sign == 0
+
+
+def test_few_seeds_have_no_interval() -> None:
+    assert mean_of(of_percents([1.0, 3.0])) == Estimate(2.0, None, None)
+    assert difference_of(of_percents([1.0, 3.0]), of_percents([1.0, 1.5, 2.0])).low is None
+    assert Estimate(2.0, None, None).sign == 0
+    assert mean_of(of_percents([1.0, 2.0, 3.0])).low is not None
+
+
+def test_the_same_records_have_the_same_interval() -> None:
+    """To the last digit, in every version of NumPy: the first draws are written here."""
+    assert np.random.PCG64(0).random_raw(2).tolist() == [11749869230777074271, 4976686463289251617]
+    values = [10.0, 11.0, 9.5, 10.2]
+    assert mean_of(of_percents(values)) == mean_of(of_percents(values))
+
+
+def test_samples_of_records() -> None:
+    row = ROWS["evidence-azimuth-strict/qcn/best"]
+    records = [made_up(row, seed) for seed in range(3)]
+    found = sample_of(records, "novel")
+    assert found is not None
+    assert found.errors.shape == (3, 25)
+    assert found.errors[1, 2] == list(records[1].by_toy["novel"].values())[2].errors
+    assert found.has_toys
+    bare = [made_up(ROWS["evidence-mnist/cnn"], seed) for seed in range(3)]
+    for record in bare:
+        record.by_toy.clear()
+    images = sample_of(bare, "test")
+    assert images is not None
+    assert not images.has_toys
+    assert images.percents.tolist() == pytest.approx([record.final["test"].percent for record in bare])
+    assert sample_of(bare, "novel") is None
+    records[0].by_toy["novel"].popitem()
+    fewer = sample_of(records, "novel")
+    assert fewer is not None
+    assert not fewer.has_toys, "toys count where every seed has the same"
