@@ -59,14 +59,17 @@ class Case:
     pose: str | PoseType = "quaternion"
     whole: bool = False
     coordinates: bool = False
+    rule: str = "middles"
     routing: EM | VB = EM()
     maps: float = 1.0
 
     @property
     def window(self) -> Window:
         if self.whole:
-            return Window(self.size, self.size, shared=True, coordinates=self.coordinates)
-        return Window(self.kernel, self.kernel, self.stride, coordinates=self.coordinates)
+            return Window(self.size, self.size, shared=True, coordinates=self.coordinates, coordinate_rule=self.rule)
+        return Window(
+            self.kernel, self.kernel, self.stride, coordinates=self.coordinates, coordinate_rule=self.rule
+        )
 
 
 SHAPES = {
@@ -109,6 +112,11 @@ SHAPES = {
     "all positions, classes": Case(size=2, whole=True, routing=EVERYWHERE),
     "VB": Case(images=1, children=1, size=3, parents=3, pose="matrix", routing=VB(batch_norm=False)),
     "VB, all positions": Case(size=4, routing=VB(batch_norm=False, competition="all")),
+    "all positions later": Case(size=3, routing=EM(competition="all-later")),
+    "wide, all positions later": Case(
+        images=1, children=1, size=3, parents=3, pose="matrix", routing=VB(batch_norm=False, competition="all-later")
+    ),
+    "tenths": Case(images=1, size=3, whole=True, pose="matrix", coordinates=True, rule="tenths"),
 }
 REAL_SIZES = {
     "first layer": Case(4, 32, 16, 16, 5),
@@ -121,6 +129,12 @@ REAL_SIZES = {
     "all positions": Case(4, 16, 16, 12, 5, routing=EVERYWHERE),
     "EM-IBM": Case(8, 32, 32, 14, 3, 2, "matrix", routing=replace(IBM, variance_floor=1e-4)),
     "VB, all positions": Case(8, 16, 32, 14, 3, 2, "matrix", routing=VB(batch_norm=False, competition="all")),
+    "VB, all positions later": Case(
+        8, 16, 32, 14, 3, 2, "matrix", routing=VB(batch_norm=False, competition="all-later")
+    ),
+    "VB, classes": Case(
+        8, 16, 5, 4, whole=True, pose="matrix", coordinates=True, rule="tenths", routing=VB(batch_norm=False)
+    ),
     "1,000 classes": Case(16, 16, 1000, 4, whole=True),
 }
 

@@ -6,6 +6,7 @@ import copy
 import itertools
 import math
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -79,7 +80,7 @@ def in_the_box(layer: Layer, children: Capsules) -> Box:
         (layer.window.height, layer.window.width) if convolutional else grid,
         stride=layer.window.stride if convolutional else 1,
         shared=not convolutional,
-        coordinates=not convolutional and layer.coordinates,
+        coordinates=layer.coordinate_rule if not convolutional and layer.coordinates else "",
         **{name: value for name, value in vars(layer.routing.settings).items() if name != "betas"},
     )
 
@@ -167,10 +168,12 @@ def test_class_capsules_follow_the_procedure(
     assert_as_in_the_box(layer, random_children(2, children, layer.pose.dims, *grid))
 
 
+@pytest.mark.parametrize("rule", ["middles", "tenths"])
 @pytest.mark.parametrize("grid", [(1, 1), (2, 3), (4, 3)])
-def test_coordinates_are_added_to_the_votes_for_classes(grid: tuple[int, int]) -> None:
+def test_coordinates_are_added_to_the_votes_for_classes(grid: tuple[int, int], rule: str) -> None:
     torch.manual_seed(21)
-    layer = prepared(ClassCapsules(2, 3, pose="matrix", routing=EM(3, "logistic"), coordinates=True))
+    coordinates: dict[str, Any] = {"coordinates": True, "coordinate_rule": rule}
+    layer = prepared(ClassCapsules(2, 3, pose="matrix", routing=EM(3, "logistic"), **coordinates))
     children = random_children(2, 2, 16, *grid)
     assert_as_in_the_box(layer, children)
     without = copy.deepcopy(layer)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -26,7 +27,7 @@ FAST = ["native"]
 Layer = ConvolutionalCapsules | ClassCapsules
 
 activations = pytest.mark.parametrize("activation", ["mixing", "mass"])
-competitions = pytest.mark.parametrize("competition", ["position", "all"])
+competitions = pytest.mark.parametrize("competition", ["position", "all", "all-later"])
 norms = pytest.mark.parametrize("batch_norm", [True, False], ids=["norm", "plain"])
 iterations = pytest.mark.parametrize("iterations", [1, 2, 3])
 poses_of_both_kinds = pytest.mark.parametrize("pose", ["quaternion", "matrix"])
@@ -65,6 +66,7 @@ def assert_as_in_the_box(layer: Layer, children: Capsules) -> None:
         (layer.window.height, layer.window.width) if convolutional else tuple(children.poses.shape[3:]),
         stride=layer.window.stride if convolutional else 1,
         shared=not convolutional,
+        coordinates=layer.coordinate_rule if not convolutional and layer.coordinates else "",
         **vars(layer.routing.settings),
     )
     for value, wanted in zip(found, expected, strict=True):
@@ -104,6 +106,15 @@ def test_class_capsules_follow_the_equations(activation: str, iterations: int, c
     routing = VB(iterations, activation, competition, batch_norm=activation == "mixing")
     layer = prepared(ClassCapsules(2, 5, pose=pose, routing=routing))
     assert_as_in_the_box(layer, random_children(3, 2, layer.pose.dims, 2, 3))
+
+
+@pytest.mark.parametrize("rule", ["middles", "tenths"])
+def test_coordinates_follow_the_equations(rule: str) -> None:
+    """A vote's place counts: the prior has a mean of its own."""
+    torch.manual_seed(20)
+    coordinates: dict[str, Any] = {"coordinates": True, "coordinate_rule": rule}
+    layer = prepared(ClassCapsules(2, 3, pose="matrix", routing=VB(3, competition="all-later"), **coordinates))
+    assert_as_in_the_box(layer, random_children(3, 2, 16, 2, 3))
 
 
 @activations

@@ -2,7 +2,7 @@
 quatcaps.
 
 The updates are those of Bishop 2006, section 10.2 (his equation numbers below), with the statistics of the votes about
-their own mean and each child counted as often as it is active. The additions are those the project names: windows, two
+their own mean and each child counted as often as it is active. The additions are those the project names: windows, the
 scopes of competition, two activations, batch normalisation.
 """
 
@@ -12,7 +12,7 @@ import math
 from itertools import product
 
 import numpy as np
-from algorithm_box import Array, Capsule, Vote
+from algorithm_box import Array, Capsule, Vote, place_in
 from scipy.special import digamma
 
 BATCH_NORM_EPSILON = 1e-5
@@ -55,6 +55,7 @@ def route_image(
     iterations: int = 3,
     activation: str = "mixing",
     competition: str = "position",
+    coordinates: str = "",
     prior_concentration: float = 1.0,
     prior_mean: float = 0.0,
     prior_mean_weight: float = 1.0,
@@ -75,12 +76,14 @@ def route_image(
             i = (child_type, row, column)
             place = 0 if shared else down * window[1] + right
             votes[i, j] = vote(place, child_type, j[0], poses[child_type, :, row, column])
+            votes[i, j] = votes[i, j] + place_in(window, down, right, coordinates, dims)
             children_of[j].append(i)
             parents_of.setdefault(i, []).append(j)
 
-    def rivals(i: Capsule, j: Capsule) -> list[Capsule]:
+    def rivals(i: Capsule, j: Capsule, at_first: bool = False) -> list[Capsule]:
         """The parents among which child i is divided, j one of them."""
-        return [k for k in parents_of[i] if competition == "all" or k[1:] == j[1:]]
+        everywhere = competition == "all" or (competition == "all-later" and not at_first)
+        return [k for k in parents_of[i] if everywhere or k[1:] == j[1:]]
 
     alpha0, m0, kappa0 = prior_concentration, np.full(dims, prior_mean), prior_mean_weight
     inverse_scale0, nu0 = np.full(dims, prior_scale), dims - 1 + prior_freedom
@@ -93,7 +96,7 @@ def route_image(
     log_share: dict[Capsule, float] = {}
     log_determinant: dict[Capsule, float] = {}
 
-    assignments = {(i, j): 1 / len(rivals(i, j)) for i, j in votes}
+    assignments = {(i, j): 1 / len(rivals(i, j, at_first=True)) for i, j in votes}
     for iteration in range(1, iterations + 1):
         for j in all_parents:
             given = {i: assignments[i, j] * child_activations[i] for i in children_of[j]}

@@ -10,13 +10,14 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from quatcaps.capsules import Capsules
-from quatcaps.errors import QuatcapsError, at_least_one
+from quatcaps.errors import QuatcapsError, at_least_one, unknown_name
 from quatcaps.layers.explanation import Iteration, Reach, iterations_of
 from quatcaps.poses import PoseType, pose_type
 from quatcaps.routing import EM, Routing, Votes, Window
 from quatcaps.routing.backends import AUTO, REFERENCE, check, choose
 from quatcaps.routing.shapes import Shapes
 from quatcaps.routing.votes import check_coordinates
+from quatcaps.routing.window import COORDINATE_RULES
 
 Module = TypeVar("Module", bound=nn.Module)
 
@@ -172,7 +173,8 @@ class ClassCapsules(CapsuleLayer):
 
     `coordinates`: where a child stands, (row, column) as parts of the grid, is added to the first two numbers of the
     last column of its votes (Hinton et al. 2018), so that sharing the maps does not lose it. It needs a pose of two
-    rows or more.
+    rows or more. `coordinate_rule`: of n rows the k-th, counted from 0, is at (k + ½)/n (`middles`), or at (k + 1)/10n
+    (`tenths`), as in the public code of routing via variational Bayes.
 
     poses (N, children, dims, H, W), activations (N, children, H, W)
     → poses (N, classes, dims), activations (N, classes).
@@ -187,16 +189,20 @@ class ClassCapsules(CapsuleLayer):
         routing: Routing = EM(),
         backend: str = AUTO,
         coordinates: bool = False,
+        coordinate_rule: str = "middles",
     ) -> None:
         at_least_one("child capsules", children)
         at_least_one("classes", classes)
         super().__init__(children, classes, 1, pose, routing, backend)
-        self.coordinates = coordinates
+        self.coordinates, self.coordinate_rule = coordinates, coordinate_rule
+        if coordinate_rule not in COORDINATE_RULES:
+            raise unknown_name("coordinate rule", coordinate_rule, COORDINATE_RULES)
         if coordinates:
             check_coordinates(self.pose.dims, self.pose.columns)
 
     def window_of(self, height: int, width: int) -> Window:
-        return Window(height, width, shared=True, coordinates=self.coordinates)
+        rule = self.coordinate_rule
+        return Window(height, width, shared=True, coordinates=self.coordinates, coordinate_rule=rule)
 
     def forward(self, poses: Tensor, activations: Tensor) -> Capsules:
         capsules = self.route(poses, activations)

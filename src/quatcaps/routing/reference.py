@@ -35,21 +35,27 @@ def bind(poses: Tensor, activations: Tensor, maps: Tensor, shapes: Shapes, itera
     votes = (maps_bjcc @ poses_bcrp).view(shapes.inside, shapes.parents, columns, rows, points)
     if window.coordinates:
         shifts_pcr = votes.new_zeros(window.height, window.width, 1, columns, rows)
-        shifts_pcr[:, :, 0, -1, 0] = middles(window.height, votes)[:, None]
-        shifts_pcr[:, :, 0, -1, 1] = middles(window.width, votes)
+        shifts_pcr[:, :, 0, -1, 0] = places(window.height, window, votes)[:, None]
+        shifts_pcr[:, :, 0, -1, 1] = places(window.width, window, votes)
         by_child = shifts_pcr.expand(-1, -1, shapes.children, -1, -1)
         votes = votes + by_child.reshape(shapes.inside, 1, columns, rows, 1)
 
     activations_in_windows = windows(activations, window).view(shapes.images, shapes.children, window.places, positions)
     activations_bp = activations_in_windows.permute(2, 1, 0, 3).reshape(shapes.inside, points)
     return FormedVotes(
-        votes, activations_bp, shapes.images, shapes.grid, Sharing(shapes) if shapes.everywhere else None
+        votes,
+        activations_bp,
+        shapes.images,
+        shapes.grid,
+        Sharing(shapes) if shapes.everywhere else None,
+        spread=shapes.spread,
     )
 
 
-def middles(count: int, like: Tensor) -> Float[Tensor, " count"]:
-    """The middles of so many places side by side, from 0 to 1."""
-    return (torch.arange(count, dtype=like.dtype, device=like.device) + 0.5) / count
+def places(count: int, window: Window, like: Tensor) -> Float[Tensor, " count"]:
+    """Where so many rows or columns are, side by side, by the window's rule."""
+    numbers = torch.arange(count, dtype=like.dtype, device=like.device)
+    return (numbers + 1) / (10 * count) if window.coordinate_rule == "tenths" else (numbers + 0.5) / count
 
 
 def windows(grid: Float[Tensor, "N channels height width"], window: Window) -> Float[Tensor, "N rows P"]:
@@ -71,12 +77,14 @@ class FormedVotes:
         images: int,
         grid: tuple[int, int],
         sharing: Sharing | None = None,
+        *,
+        spread: bool = False,
     ) -> None:
         self.votes, self.inside = votes, len(votes)
         self.activations = activations
         self.images = images
         self.grid = grid
-        self.sharing = sharing
+        self.sharing, self.spread = sharing, spread
 
     def uniform(self) -> Moments:
         weights = self.activations[:, None] * self.uniform_assignments()  # ρ_ij
@@ -109,9 +117,9 @@ class FormedVotes:
         return (logits - self.sharing.log_total(logits.logsumexp(1))[:, None]).exp()
 
     def uniform_assignments(self) -> Float[Tensor, "B J NP"]:
-        """r_ij = 1 / (number of parents that compete for child i)."""
+        """r_ij = 1 / (number of parents that compete for child i from the start)."""
         inside, parents, *_, points = self.votes.shape
-        if self.sharing is None:
+        if self.sharing is None or not self.spread:
             return self.activations.new_full((1, parents, 1), 1 / parents).expand(inside, -1, points)
         return (1 / (parents * self.sharing.windows_of(self.activations)))[:, None].expand(-1, parents, -1)
 

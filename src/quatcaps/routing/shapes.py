@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from quatcaps.quaternion import right_embedding
-from quatcaps.routing.window import Window
+from quatcaps.routing.window import COORDINATE_RULES, Window
 
-COMPETITIONS = ("position", "all")
-"""Who shares a child: the parent types at one position, or all parents at all positions that see it."""
+COMPETITIONS = ("position", "all", "all-later")
+"""Who shares a child: the parent types at one position, or all parents at all positions that see it; or at first, while
+the assignments are uniform, the parent types at each position by themselves, and all parents from then on."""
 
 
 @dataclass(frozen=True)
@@ -60,6 +61,11 @@ class Shapes:
     @property
     def everywhere(self) -> bool:
         """Whether all positions that see a child compete for it, and there may be more than one."""
+        return self.competition != "position" and self.grid != (1, 1)
+
+    @property
+    def spread(self) -> bool:
+        """Whether they do so already under uniform assignments."""
         return self.competition == "all" and self.grid != (1, 1)
 
 
@@ -70,10 +76,12 @@ def matrices(maps: Tensor) -> Tensor:
 
 def pack(window: Window, competition: str) -> list[int]:
     """As numbers, which is what an operator can take."""
-    flags = (window.shared, window.coordinates, competition == "all")
-    return [window.height, window.width, window.stride, *map(int, flags)]
+    rule = COORDINATE_RULES.index(window.coordinate_rule)
+    flags = (int(window.shared), int(window.coordinates), rule, COMPETITIONS.index(competition))
+    return [window.height, window.width, window.stride, *flags]
 
 
 def unpack(numbers: list[int]) -> tuple[Window, str]:
-    height, width, stride, shared, coordinates, everywhere = numbers
-    return Window(height, width, stride, bool(shared), bool(coordinates)), COMPETITIONS[everywhere]
+    height, width, stride, shared, coordinates, rule, competition = numbers
+    window = Window(height, width, stride, bool(shared), bool(coordinates), COORDINATE_RULES[rule])
+    return window, COMPETITIONS[competition]

@@ -33,7 +33,8 @@ class Votes:
     poses (N, I, D, height, width), any finite numbers; activations (N, I, height, width) in [0, 1]; maps (offsets, I,
     J, C, C), any finite numbers, or quaternions (offsets, I, J, 4) that multiply poses of 4 columns from the
     right. `competition` says who shares a child: the parent types at one `position`, or `all`
-    parents at all positions that see it. `backend` is one of `BACKENDS`, or `auto` for the fastest of the device.
+    parents at all positions that see it; under `all-later` the parent types at each position while the assignments are
+    uniform, and all parents after that. `backend` is one of `BACKENDS`, or `auto` for the fastest of the device.
     `iterations`: how often the routing means to ask for sums; any number is right, this one is fast. `bounded`: no
     number of a map exceeds 1.
     Half-precision input is computed in float32.

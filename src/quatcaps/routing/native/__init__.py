@@ -54,7 +54,7 @@ class NativeVotes:
 
     def uniform(self) -> Moments:
         poses, activations, maps = self.children
-        if self.shapes.everywhere:  # r = 1/(J n) with n windows, as r = 1/J of a child with activation a/n
+        if self.shapes.spread:  # r = 1/(J n) with n windows, as r = 1/J of a child with activation a/n
             activations = activations / windows_of_each(self.shapes, activations)
         return Moments(*operators.uniform_moments(poses, activations, maps, self.layer))
 

@@ -117,7 +117,7 @@ def uniform(children: Children, layer: Layer) -> tuple[Tensor, ...]:
     from quatcaps.routing.triton.kernels import forward, parts
 
     cut, sizes, like = plan_uniform(layer), layer.sizes, children.poses
-    if layer.everywhere:
+    if layer.spread:
         children = children._replace(activations=children.activations * shares(layer, like))
     part_mass = like.new_empty(cut.splits, layer.positions)
     part = [like.new_empty(cut.splits, *layer.parent_shape(layer.dims)) for _ in range(3)]

@@ -43,7 +43,9 @@ class Sizes:
     STRIDE: int
     SHARED: bool
     COORDINATES: bool
+    TENTHS: bool  # the rule of the coordinates
     EVERYWHERE: bool
+    SPREAD: bool  # already under uniform assignments
     DIMS: int
     PLANE: int
     PLACES: int
@@ -111,7 +113,9 @@ class Layer(Shapes):
             STRIDE=window.stride,
             SHARED=window.shared,
             COORDINATES=window.coordinates,
+            TENTHS=window.coordinate_rule == "tenths",
             EVERYWHERE=self.everywhere,
+            SPREAD=self.spread,
             DIMS=self.dims,
             PLANE=self.height * self.width,
             PLACES=window.places,

@@ -345,14 +345,22 @@ def under_parents(d, a, parents, LAYER: tl.constexpr):
 
 @triton.jit
 def under_none(d, a, k0, k1, k2, share, LAYER: tl.constexpr):
-    """dd and da, the latter but for the factor `share`, of uniform moments with the gradients k0, k1, k2."""
+    """dd and da, the latter but for the factor `share`, of uniform moments with the gradients k0, k1, k2. Where
+    positions do not compete yet, each has the whole of both."""
     COUNT: tl.constexpr = LAYER.COUNT
     slope = plus_products(k1, k2, d, COUNT)
-    evenly = over_dims((a * share * (1.0 / LAYER.PARENTS))[:, None], LAYER)
+    da = tl.sum(dot(k0, slope, d, LAYER), 1) * (1.0 / LAYER.PARENTS)
+    if LAYER.SPREAD:
+        given = a * share
+    else:
+        given = a
+        if LAYER.EVERYWHERE:
+            da = da / share
+    evenly = over_dims((given * (1.0 / LAYER.PARENTS))[:, None], LAYER)
     dd = ()
     for h in tl.static_range(COUNT):
         dd += (evenly * (slope[h] + k2[h] * d[h]),)
-    return dd, tl.sum(dot(k0, slope, d, LAYER), 1) * (1.0 / LAYER.PARENTS)
+    return dd, da
 
 
 @triton.jit

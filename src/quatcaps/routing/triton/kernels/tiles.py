@@ -292,10 +292,14 @@ def dot(start, left, right, LAYER: tl.constexpr):
 
 @triton.jit
 def coordinates(b, LAYER: tl.constexpr):
-    """Where child b stands in its window: row and column, from 0 to 1."""
+    """Where child b stands in its window: row and column, by the window's rule."""
     place = b // LAYER.CHILDREN
-    row = (place // LAYER.KERNEL_WIDTH + 0.5) * (1.0 / LAYER.KERNEL_HEIGHT)
-    return row, (place % LAYER.KERNEL_WIDTH + 0.5) * (1.0 / LAYER.KERNEL_WIDTH)
+    if LAYER.TENTHS:
+        row = (place // LAYER.KERNEL_WIDTH + 1.0) * (0.1 / LAYER.KERNEL_HEIGHT)
+        return row, (place % LAYER.KERNEL_WIDTH + 1.0) * (0.1 / LAYER.KERNEL_WIDTH)
+    else:
+        row = (place // LAYER.KERNEL_WIDTH + 0.5) * (1.0 / LAYER.KERNEL_HEIGHT)
+        return row, (place % LAYER.KERNEL_WIDTH + 0.5) * (1.0 / LAYER.KERNEL_WIDTH)
 
 
 @triton.jit
