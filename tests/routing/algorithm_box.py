@@ -73,6 +73,8 @@ def place_in(window: tuple[int, int], down: int, right: int, rule: str, dims: in
         added[3], added[7] = (down + 0.5) / window[0], (right + 0.5) / window[1]
     if rule == "tenths":
         added[3], added[7] = (down + 1) / window[0] / 10, (right + 1) / window[1] / 10
+    if rule == "constant":
+        added[3] = added[7] = 0.1
     return added
 
 

@@ -67,9 +67,7 @@ class Case:
     def window(self) -> Window:
         if self.whole:
             return Window(self.size, self.size, shared=True, coordinates=self.coordinates, coordinate_rule=self.rule)
-        return Window(
-            self.kernel, self.kernel, self.stride, coordinates=self.coordinates, coordinate_rule=self.rule
-        )
+        return Window(self.kernel, self.kernel, self.stride, coordinates=self.coordinates, coordinate_rule=self.rule)
 
 
 SHAPES = {
@@ -117,6 +115,7 @@ SHAPES = {
         images=1, children=1, size=3, parents=3, pose="matrix", routing=VB(batch_norm=False, competition="all-later")
     ),
     "tenths": Case(images=1, size=3, whole=True, pose="matrix", coordinates=True, rule="tenths"),
+    "constant coordinates": Case(images=1, size=3, whole=True, pose="matrix", coordinates=True, rule="constant"),
 }
 REAL_SIZES = {
     "first layer": Case(4, 32, 16, 16, 5),
@@ -133,7 +132,7 @@ REAL_SIZES = {
         8, 16, 32, 14, 3, 2, "matrix", routing=VB(batch_norm=False, competition="all-later")
     ),
     "VB, classes": Case(
-        8, 16, 5, 4, whole=True, pose="matrix", coordinates=True, rule="tenths", routing=VB(batch_norm=False)
+        8, 16, 5, 4, whole=True, pose="matrix", coordinates=True, rule="constant", routing=VB(batch_norm=False)
     ),
     "1,000 classes": Case(16, 16, 1000, 4, whole=True),
 }

@@ -168,7 +168,7 @@ def test_class_capsules_follow_the_procedure(
     assert_as_in_the_box(layer, random_children(2, children, layer.pose.dims, *grid))
 
 
-@pytest.mark.parametrize("rule", ["middles", "tenths"])
+@pytest.mark.parametrize("rule", ["middles", "tenths", "constant"])
 @pytest.mark.parametrize("grid", [(1, 1), (2, 3), (4, 3)])
 def test_coordinates_are_added_to_the_votes_for_classes(grid: tuple[int, int], rule: str) -> None:
     torch.manual_seed(21)

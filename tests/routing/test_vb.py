@@ -108,7 +108,7 @@ def test_class_capsules_follow_the_equations(activation: str, iterations: int, c
     assert_as_in_the_box(layer, random_children(3, 2, layer.pose.dims, 2, 3))
 
 
-@pytest.mark.parametrize("rule", ["middles", "tenths"])
+@pytest.mark.parametrize("rule", ["middles", "tenths", "constant"])
 def test_coordinates_follow_the_equations(rule: str) -> None:
     """A vote's place counts: the prior has a mean of its own."""
     torch.manual_seed(20)

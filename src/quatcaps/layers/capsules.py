@@ -173,8 +173,9 @@ class ClassCapsules(CapsuleLayer):
 
     `coordinates`: where a child stands, (row, column) as parts of the grid, is added to the first two numbers of the
     last column of its votes (Hinton et al. 2018), so that sharing the maps does not lose it. It needs a pose of two
-    rows or more. `coordinate_rule`: of n rows the k-th, counted from 0, is at (k + ½)/n (`middles`), or at (k + 1)/10n
-    (`tenths`), as in the public code of routing via variational Bayes.
+    rows or more. `coordinate_rule`: of n rows the k-th, counted from 0, is at (k + ½)/n (`middles`); or at (k + 1)/10n
+    (`tenths`), as the public code of routing via variational Bayes means to have it; or all are at 1/10 (`constant`),
+    which is what that code does.
 
     poses (N, children, dims, H, W), activations (N, children, H, W)
     → poses (N, classes, dims), activations (N, classes).

@@ -177,7 +177,7 @@ def read_record(path: Path) -> RunRecord:
 
 def differences(recorded: TrainingConfig, wanted: TrainingConfig) -> dict[str, tuple[Any, Any]]:
     """The settings in which two configurations differ, but for those that change nothing that is learned."""
-    before, after = recorded.to_json(), wanted.to_json()
+    before, after = recorded.whole(), wanted.whole()
     return {
         name: (before[name], after[name]) for name in after if name not in UNCOUNTED and before[name] != after[name]
     }

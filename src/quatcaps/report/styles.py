@@ -34,6 +34,7 @@ class Style(NamedTuple):
 
 QCN, BEST, ROTORS = Style(BLUE, "o"), Style(VERMILLION, "s"), Style(WINE, ">")
 EM, VB, EM_IBM = Style(GREEN, "^"), Style(PINK, "D"), Style(SKY, "P")
+EM_PUBLISHED, VB_PUBLISHED, EM_IBM_PUBLISHED = Style(GREEN, "p"), Style(PINK, "d"), Style(SKY, "*")
 CNN, RESNET = Style(ORANGE, "v"), Style(BLACK, "X")
 
 SYSTEMS: Mapping[tuple[str, str], Style] = {
@@ -71,6 +72,9 @@ MODELS: Mapping[str, Style] = {
     "em-joint": Style(GREEN, ">"),
     "em-ibm": EM_IBM,
     "vb": VB,
+    "em-published": EM_PUBLISHED,
+    "em-ibm-published": EM_IBM_PUBLISHED,
+    "vb-published": VB_PUBLISHED,
     "cnn": CNN,
     "cnn-small": Style(ORANGE, "d"),
     "resnet-20": RESNET,

@@ -55,6 +55,8 @@ def bind(poses: Tensor, activations: Tensor, maps: Tensor, shapes: Shapes, itera
 def places(count: int, window: Window, like: Tensor) -> Float[Tensor, " count"]:
     """Where so many rows or columns are, side by side, by the window's rule."""
     numbers = torch.arange(count, dtype=like.dtype, device=like.device)
+    if window.coordinate_rule == "constant":
+        return torch.full_like(numbers, 0.1)
     return (numbers + 1) / (10 * count) if window.coordinate_rule == "tenths" else (numbers + 0.5) / count
 
 

@@ -52,7 +52,8 @@ class VB:
     """Settings of routing via variational Bayes; but for `competition`, those of the authors' public code.
 
     `competition`: a child's assignments sum to 1 over the parent types at one `position`, as in the first version of
-    the public code and in the fast backends, or over `all` parents that see it, as in its last version. `activation`
+    the public code, or over `all` parents that see it. Under `all-later`, which is what its last version does, they
+    begin as 1/J for each of J parent types at every position, and sum to 1 over all parents after that. `activation`
     is one of the two equations above: the public code computes `mixing`, and weighs by R_j, as `mass` does, only in a
     comment. `batch_norm` standardises, for each parent type, the logits before the sigmoid, over images and positions,
     and the poses that are returned, over pose dimensions too, with nothing learned, as the public code does: without

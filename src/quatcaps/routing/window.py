@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from quatcaps.errors import QuatcapsError, unknown_name
 
-COORDINATE_RULES = ("middles", "tenths")
+COORDINATE_RULES = ("middles", "tenths", "constant")
 
 
 @dataclass(frozen=True)
@@ -16,7 +16,7 @@ class Window:
     With `shared`, all places in the window use one map per (child, parent), as the class capsules do; without,
     each place has its own. With `coordinates`, the place of a child is added to its votes: its row and its column, to
     the first and the second number of the last column of the pose. Of n rows or columns the k-th, counted from 0, is at
-    (k + ½)/n under the rule `middles`, and at (k + 1)/10n under `tenths`.
+    (k + ½)/n under the rule `middles`, and at (k + 1)/10n under `tenths`; under `constant` all are at 1/10.
     """
 
     height: int

@@ -14,4 +14,6 @@ def learning_rate(config: TrainingConfig, step: int, steps: int) -> float:
         return start * 0.5 * (1 + math.cos(math.pi * step / steps))
     if config.schedule == "staircase":
         return start * config.decay ** (step // config.decay_steps)
+    if config.schedule == "exponential":
+        return start * config.decay ** (step / config.decay_steps)
     return start

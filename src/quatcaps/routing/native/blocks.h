@@ -175,10 +175,11 @@ INLINE void deviate(vector *d, const vector *minus_m, const REAL *map, const vec
 }
 
 /* s, where a place is in the window: its row for r = 0, its column for r = 1; the number k of n, from 0, is at
- * (k + 1/2) / n, or, if coordinates = 2, at (k + 1) / 10 n */
+ * (k + 1/2) / n, or, if coordinates = 2, at (k + 1) / 10 n, or, if they are 3, at 1/10 */
 INLINE REAL place_of(integer place, integer r, const Task *t)
 {
     const integer k = r ? place % t->across : place / t->across, n = r ? t->across : t->down;
+    if (t->coordinates == 3) return (REAL)0.1;
     return t->coordinates == 2 ? (k + (REAL)1) / (10 * n) : (k + (REAL)0.5) / n;
 }
 

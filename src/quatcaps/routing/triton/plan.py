@@ -8,7 +8,7 @@ from dataclasses import dataclass, fields
 from torch import Tensor
 
 from quatcaps.routing.shapes import Shapes
-from quatcaps.routing.window import Window
+from quatcaps.routing.window import COORDINATE_RULES, Window
 
 WARPS_BY_POSITION, WARPS_BY_CHILD = 4608, 16384
 """Warps, running and waiting, that keep a large GPU busy to the end of a launch; more splits than that cost more to
@@ -43,7 +43,7 @@ class Sizes:
     STRIDE: int
     SHARED: bool
     COORDINATES: bool
-    TENTHS: bool  # the rule of the coordinates
+    RULE: int  # of the coordinates, as window.py counts them
     EVERYWHERE: bool
     SPREAD: bool  # already under uniform assignments
     DIMS: int
@@ -113,7 +113,7 @@ class Layer(Shapes):
             STRIDE=window.stride,
             SHARED=window.shared,
             COORDINATES=window.coordinates,
-            TENTHS=window.coordinate_rule == "tenths",
+            RULE=COORDINATE_RULES.index(window.coordinate_rule),
             EVERYWHERE=self.everywhere,
             SPREAD=self.spread,
             DIMS=self.dims,

@@ -294,7 +294,9 @@ def dot(start, left, right, LAYER: tl.constexpr):
 def coordinates(b, LAYER: tl.constexpr):
     """Where child b stands in its window: row and column, by the window's rule."""
     place = b // LAYER.CHILDREN
-    if LAYER.TENTHS:
+    if LAYER.RULE == 2:
+        return place * 0.0 + 0.1, place * 0.0 + 0.1
+    elif LAYER.RULE == 1:
         row = (place // LAYER.KERNEL_WIDTH + 1.0) * (0.1 / LAYER.KERNEL_HEIGHT)
         return row, (place % LAYER.KERNEL_WIDTH + 1.0) * (0.1 / LAYER.KERNEL_WIDTH)
     else:
