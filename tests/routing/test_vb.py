@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
+import warnings
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ from torch.func import functional_call
 from vb_box import vb_routing
 
 from quatcaps.capsules import Capsules
-from quatcaps.errors import QuatcapsError
+from quatcaps.errors import BackendWarning, QuatcapsError
 from quatcaps.layers import ClassCapsules, ConvolutionalCapsules, use_backend
 from quatcaps.layers.capsules import Routing
 from quatcaps.routing.moments import Moments
@@ -124,6 +125,29 @@ def test_any_prior_follows_the_equations(competition: str, activation: str) -> N
     routing = VB(3, activation, competition, True, 0.3, 0.7, 2.5, 0.05, 0.4)
     layer = prepared(ConvolutionalCapsules(3, 4, 2, routing=routing))
     assert_as_in_the_box(layer, random_children(2, 3, 3, 3, 4))
+
+
+@competitions
+@poses_of_both_kinds
+def test_children_that_no_parent_explains_follow_the_equations(pose: str, competition: str) -> None:
+    torch.manual_seed(22)
+    routing = VB(3, competition=competition, least_density=1e-4)
+    layer = prepared(ConvolutionalCapsules(3, 4, 2, pose=pose, routing=routing))
+    poses, active = random_children(2, 3, layer.pose.dims, 3, 3)
+    children = Capsules(2 * poses, active)
+    assert_as_in_the_box(layer, children)
+    shares = layer.explain(*children)[-1].assignments
+    given = shares.flatten(1, 3).sum(2)
+    assert given.min() < 0.5, "some are given out in part"
+    other = prepared(copy.deepcopy(layer), torch.float32, "auto")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", BackendWarning)
+        assert other.computed_by(poses.float()) == "reference"
+        found = other(*(values.float() for values in children))
+    torch.testing.assert_close(found.activations.double(), layer(*children).activations, rtol=1e-4, atol=1e-4)
+    assert torch.autograd.gradcheck(
+        lambda *seen: tuple(layer(*seen)), [v.requires_grad_() for v in children], fast_mode=True
+    )
 
 
 def test_children_that_agree_follow_the_equations() -> None:

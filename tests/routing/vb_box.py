@@ -61,6 +61,7 @@ def route_image(
     prior_mean_weight: float = 1.0,
     prior_scale: float = 1.0,
     prior_freedom: float = 2.0,
+    least_density: float = 0.0,
 ) -> tuple[Array, Array]:
     """The means (J, D, H, W) and the activations' logits (J, H, W) of one image's parents."""
     child_types, dims, height, width = poses.shape
@@ -125,7 +126,10 @@ def route_image(
         for i, j in votes:  # 10.49
             largest = max(logs[i, k] for k in rivals(i, j))
             total = sum(math.exp(logs[i, k] - largest) for k in rivals(i, j))
-            assignments[i, j] = math.exp(logs[i, j] - largest) / total
+            log_total = largest + math.log(total)
+            if least_density:
+                log_total = max(log_total, math.log(least_density))
+            assignments[i, j] = math.exp(logs[i, j] - log_total)
 
     parent_poses, logits = np.empty((len(beta_u), dims, *grid)), np.empty((len(beta_u), *grid))
     for j in all_parents:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 from typing import TypeVar
 
 import torch
@@ -33,6 +34,8 @@ class CapsuleLayer(nn.Module):
         self.capsules_in, self.capsules_out = children, parents
         self.pose = pose_type(pose)
         self.competition, self.iterations, self.backend = routing.competition, routing.iterations, backend
+        floor = getattr(routing, "log_floor", None)
+        self.log_floor: float = -math.inf if floor is None else floor(self.pose.dims)
         self.maps = self.pose.maps(offsets, children, parents)
         self.routing = routing.module(parents)
 
@@ -56,6 +59,7 @@ class CapsuleLayer(nn.Module):
             backend=backend,
             iterations=self.iterations,
             bounded=self.pose.bounded,
+            log_floor=self.log_floor,
         )
 
     def computed_by(self, poses: Tensor, backend: str | None = None) -> str:
@@ -65,6 +69,7 @@ class CapsuleLayer(nn.Module):
             *(images, children, dims, height, width, self.capsules_out, self.pose.columns),
             self.window_of(height, width),
             self.competition,
+            self.log_floor,
         )
         dtype = torch.float32 if poses.dtype in (torch.float16, torch.bfloat16) else poses.dtype
         return choose(backend or self.backend, shapes, dtype, poses.device).name

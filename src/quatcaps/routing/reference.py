@@ -7,6 +7,8 @@ dimensions and the softmax over parents all leave the long last dimension contig
 
 from __future__ import annotations
 
+import math
+
 import torch
 import torch.nn.functional as F
 from jaxtyping import Float
@@ -49,6 +51,7 @@ def bind(poses: Tensor, activations: Tensor, maps: Tensor, shapes: Shapes, itera
         shapes.grid,
         Sharing(shapes) if shapes.everywhere else None,
         spread=shapes.spread,
+        log_floor=shapes.log_floor,
     )
 
 
@@ -81,12 +84,13 @@ class FormedVotes:
         sharing: Sharing | None = None,
         *,
         spread: bool = False,
+        log_floor: float = -math.inf,
     ) -> None:
         self.votes, self.inside = votes, len(votes)
         self.activations = activations
         self.images = images
         self.grid = grid
-        self.sharing, self.spread = sharing, spread
+        self.sharing, self.spread, self.log_floor = sharing, spread, log_floor
 
     def uniform(self) -> Moments:
         weights = self.activations[:, None] * self.uniform_assignments()  # ρ_ij
@@ -112,11 +116,15 @@ class FormedVotes:
         )
 
     def assignments(self, squares: Float[Tensor, "B J C R NP"], parents: Parents) -> Float[Tensor, "B J NP"]:
-        """r_ij: which share of child i each parent explains; the shares of a child sum to 1."""
+        """r_ij: which share of child i each parent explains; the shares of a child sum to 1, or to less where its
+        logits are below the floor."""
         logits = self.lay_out(parents.logit) - 0.5 * (self.lay_out(parents.precision) * squares).sum((2, 3))
-        if self.sharing is None:
+        if self.sharing is None and self.log_floor == -math.inf:
             return logits.softmax(1)
-        return (logits - self.sharing.log_total(logits.logsumexp(1))[:, None]).exp()
+        log_total = logits.logsumexp(1)
+        if self.sharing is not None:
+            log_total = self.sharing.log_total(log_total)
+        return (logits - log_total.clamp(min=self.log_floor)[:, None]).exp()
 
     def uniform_assignments(self) -> Float[Tensor, "B J NP"]:
         """r_ij = 1 / (number of parents that compete for child i from the start)."""
@@ -231,5 +239,6 @@ class InPieces:
         return Moments(*map(torch.cat, zip(*found, strict=True)))
 
     def piece(self, maps: Tensor, poses: Tensor, activations: Tensor, *parents: Tensor) -> Moments:
-        votes = bind(poses, activations, maps, Shapes.of(poses, maps, self.shapes.window, self.shapes.competition))
+        shapes = Shapes.of(poses, maps, self.shapes.window, self.shapes.competition, self.shapes.log_floor)
+        votes = bind(poses, activations, maps, shapes)
         return votes.under(Parents(*parents)) if parents else votes.uniform()

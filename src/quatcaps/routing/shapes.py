@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from torch import Tensor
@@ -16,7 +17,7 @@ the assignments are uniform, the parent types at each position by themselves, an
 
 @dataclass(frozen=True)
 class Shapes:
-    """Of children, maps and parents; a pose has `dims` numbers in rows of `columns`."""
+    """Of children, maps and parents; a pose has `dims` numbers in rows of `columns`. `log_floor`: see `Votes`."""
 
     images: int
     children: int
@@ -27,12 +28,16 @@ class Shapes:
     columns: int
     window: Window
     competition: str = "position"
+    log_floor: float = -math.inf
 
     @staticmethod
-    def of(poses: Tensor, maps: Tensor, window: Window, competition: str = "position") -> Shapes:
+    def of(
+        poses: Tensor, maps: Tensor, window: Window, competition: str = "position", log_floor: float = -math.inf
+    ) -> Shapes:
         """From poses (N, I, D, height, width) and maps (offsets, I, J, C, C), or quaternions (offsets, I, J, 4)."""
         images, children, dims, height, width = poses.shape
-        return Shapes(images, children, dims, height, width, maps.shape[2], maps.shape[-1], window, competition)
+        sizes = (images, children, dims, height, width, maps.shape[2], maps.shape[-1])
+        return Shapes(*sizes, window, competition, log_floor)
 
     @property
     def rows(self) -> int:

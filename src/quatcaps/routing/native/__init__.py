@@ -3,6 +3,8 @@ caches."""
 
 from __future__ import annotations
 
+import math
+
 import torch
 import torch.nn.functional as F
 from jaxtyping import Float
@@ -21,6 +23,8 @@ def refuses(shapes: Shapes, dtype: torch.dtype, device: torch.device) -> str | N
         return f"runs on a CPU, not on {device.type}"
     if dtype not in (torch.float32, torch.float64):
         return f"computes in float32 or float64, not {str(dtype).removeprefix('torch.')}"
+    if shapes.log_floor > -math.inf:
+        return "shares every child out whole, and has no floor"
     dims, columns = shapes.dims, shapes.columns
     if dims > MOST_DIMS or columns > MOST_COLUMNS:
         return f"holds poses of at most {MOST_DIMS} numbers in {MOST_COLUMNS} columns, not {dims} in {columns}"

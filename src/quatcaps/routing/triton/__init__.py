@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor
 
@@ -21,6 +23,8 @@ def refuses(shapes: Shapes, dtype: torch.dtype, device: torch.device) -> str | N
     """Why this backend cannot, or None."""
     if dtype != torch.float32:
         return f"computes in float32, not {str(dtype).removeprefix('torch.')}"
+    if shapes.log_floor > -math.inf:
+        return "shares every child out whole, and has no floor"
     dims, parents, columns = shapes.dims, shapes.parents, shapes.columns
     if parents > MOST_PARENTS:
         return f"holds at most {MOST_PARENTS} parent types, not {parents}"
