@@ -15,8 +15,9 @@ def reproduce(
     tables: Annotated[
         list[str],
         typer.Argument(
-            help="table1, table2, table3, and ablation, what mattered on the way from paper to best (five seeds hold "
-            "out every toy once); several may be given",
+            help="table1, table2, table3; ablation, what mattered on the way from paper to best (five seeds hold "
+            "out every toy once); systems, the compared systems as their public code has them (--rows); poses; several "
+            "may be given",
             metavar="TABLE…",
         ),
     ],

@@ -16,7 +16,7 @@ from quatcaps.files import read_json, write_json
 from quatcaps.inspection import inspect
 from quatcaps.models import parameter_count
 from quatcaps.training.config import TrainingConfig
-from quatcaps.training.evaluate import evaluate_run
+from quatcaps.training.evaluate import errors_on, evaluate_run
 from quatcaps.training.identity import digests_of, images_by_name
 from quatcaps.training.log import Record, read_log
 from quatcaps.training.measure import Rate
@@ -35,7 +35,9 @@ class RunRecord:
     epochs: what the run's log says of each epoch, errors as fractions. final: the errors at the end, counted over all
     images, by `test`, `novel` and `validation`. toys: of the validation images, by class and instance. seconds: spent
     training, without the measurements. digests: of the images, by name; none in records of earlier versions. poses:
-    what `quatcaps.inspection` finds on the test images, where the row asks for it.
+    what `quatcaps.inspection` finds on the test images, where the row asks for it. chosen: of a run that keeps its best
+    checkpoint, the errors on the test images of that one, which the validation images chose, after `chosen_epoch`
+    epochs.
     """
 
     key: str
@@ -53,6 +55,8 @@ class RunRecord:
     toys: dict[str, Rate] = field(default_factory=dict)
     digests: dict[str, str] = field(default_factory=dict)
     poses: dict[str, Any] = field(default_factory=dict)
+    chosen: dict[str, Rate] = field(default_factory=dict)
+    chosen_epoch: int = 0
 
     @property
     def last(self) -> Record:
@@ -82,6 +86,7 @@ def make_record(
             f"the last epoch in {run.folder / 'log.jsonl'} has no {missing[0]}_error: the log is damaged, or "
             "of a run on other images; train it again"
         )
+    chosen = run.kept_best("best") if run.config.keeps_best else None
     return RunRecord(
         key=key,
         recipe=recipe,
@@ -101,6 +106,8 @@ def make_record(
         toys={} if experiment.validation is None else toys_of(run, experiment.validation, device),
         digests=digests_of(images_by_name(experiment)),
         poses=poses_of(run, experiment, device) if inspected else {},
+        chosen={} if chosen is None else errors_on(trained_run(run, "best"), experiment.tests, choose_device(device)),
+        chosen_epoch=0 if chosen is None else chosen.epochs,
     )
 
 
@@ -125,6 +132,7 @@ def write_record(path: Path, record: RunRecord) -> None:
         "final": {name: asdict(rate) for name, rate in record.final.items()},
         "epochs": list(record.epochs),
         "toys": {name: asdict(rate) for name, rate in record.toys.items()},
+        "chosen": {name: asdict(rate) for name, rate in record.chosen.items()},
     }
     write_json(path, {"format": FORMAT, **value})
 
@@ -154,6 +162,8 @@ def read_record(path: Path) -> RunRecord:
             toys={name: _rate(counted) for name, counted in _as(dict, value["toys"]).items()},
             digests={name: _as(str, digest) for name, digest in _as(dict, value.get("digests", {})).items()},
             poses=_poses(_as(dict, value.get("poses", {}))),
+            chosen={name: _rate(counted) for name, counted in _as(dict, value.get("chosen", {})).items()},
+            chosen_epoch=_as(int, value.get("chosen_epoch", 0)),
         )
     except KeyError as error:
         raise QuatcapsError(f"{path} is not {what}: it has no {error.args[0]}") from error

@@ -86,10 +86,13 @@ def seeds_of(count: int | None, exact: Sequence[int]) -> tuple[int, ...]:
 
 
 def select(rows: Sequence[Row], patterns: Sequence[str]) -> list[Row]:
-    """The rows whose keys match a shell pattern, or begin with its parts; every pattern must match something."""
+    """The row whose key a pattern is, or the rows whose keys match it as a shell does, or begin with its parts; every
+    pattern must match something."""
     wanted: set[str] = set()
     for pattern in patterns:
-        found = {row.key for row in rows if fnmatch.fnmatchcase(row.key, pattern) or row.key.startswith(f"{pattern}/")}
+        found = {row.key for row in rows if row.key == pattern} or {
+            row.key for row in rows if fnmatch.fnmatchcase(row.key, pattern) or row.key.startswith(f"{pattern}/")
+        }
         if not found:
             keys = "\n  ".join(row.key for row in rows)
             raise QuatcapsError(f"--rows {pattern!r} matches no row of these tables; there are:\n  {keys}")

@@ -9,6 +9,9 @@ from quatcaps.models import stored_settings
 from quatcaps.training.config import TrainingConfig
 
 QCN_PAPER = "Özcan et al. 2020"
+HINTON = "Hinton et al. 2018"
+RIBEIRO = "Ribeiro et al. 2020"
+GRITZMAN = "Gritzman 2019"
 
 
 @dataclass(frozen=True)
@@ -25,8 +28,8 @@ class Published:
 class Row:
     """One network under one recipe in one experiment.
 
-    recipe: `paper`, `best`, or `control` for what the paper does not train. default: whether it is trained unless
-    asked for by name. configuration: everything but the seed. folds: for settings that are compared on held-out
+    recipe: `paper`, `best`, `control` for what the paper does not train, or `public code`. default: whether it is
+    trained unless asked for by name. quiet: tables leave it out until it has runs. configuration: everything but the seed. folds: for settings that are compared on held-out
     images, the data seeds that hold them out, one after the other as the seed counts. inspected: whether it is also
     measured what the poses know, on the test images. pretrained: the key of the row whose run of seed 0 lends every seed
     its first weights.
@@ -43,6 +46,7 @@ class Row:
     branched: bool | None = None
     published: Published | None = None
     default: bool = True
+    quiet: bool = False
     folds: tuple[int, ...] = ()
     inspected: bool = False
     pretrained: str = ""
