@@ -25,9 +25,12 @@ NARROW: dict[str, Any] = {
 }
 SETTINGS: dict[str, dict[str, Any]] = {
     **{name: NARROW for name, model in MODELS.items() if model.module is CapsuleNetwork},
-    **{name: {**NARROW, "stem": (16, 5, 3), "capsules": ((8, 3, 2), (8, 2, 1))} for name in ("em", "em-ibm")},
+    **{
+        name: {**NARROW, "stem": (16, 5, 3), "capsules": ((8, 3, 2), (8, 2, 1))}
+        for name in ("em", "em-ibm", "em-published", "em-ibm-published")
+    },
     "qcn-deep": {**NARROW, "pose_blocks": ((8, 1), (8, 2), (16, 2)), "activation_blocks": ((8, 2), (8, 2))},
-    "vb": {**NARROW, "stem": (16, 5, 3), "capsules": ((8, 3, 2), (8, 2, 1))},
+    **{name: {**NARROW, "stem": (16, 5, 3), "capsules": ((8, 3, 2), (8, 2, 1))} for name in ("vb", "vb-published")},
     "cnn": {"widths": (8, 16), "hidden": 64},
     "resnet-20": {"widths": (8, 16, 32)},
     "cnn-small": {},
@@ -35,7 +38,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
 CAPSULE_LOSS = {"loss": "spread", "margin_scale": 10.0}
 OTHER_LOSS = {"loss": "cross-entropy", "score_scale": 1.0}
 # The sigmoid of VB's batch-normalised logits is steep enough for cross-entropy; EM-IBM's thresholds begin near −1000.
-LOSSES = {"vb": {"loss": "cross-entropy", "score_scale": 10.0}}
+LOSSES = {name: {"loss": "cross-entropy", "score_scale": 10.0} for name in ("vb", "vb-published")}
 RATES = {"cnn": 3e-3}
 MOST_STEPS = 300
 

@@ -13,9 +13,9 @@ from quatcaps.errors import QuatcapsError
 from quatcaps.models import build, parameter_count
 from quatcaps.paper.ablation import HELD_OUT, OTHERS, STEPS
 from quatcaps.paper.miniature import quick
+from quatcaps.paper.public_code import VARIANTS
 from quatcaps.paper.recipes import RECIPES, best, configured, paper
 from quatcaps.paper.row import Row, whole
-from quatcaps.paper.public_code import VARIANTS
 from quatcaps.paper.rows import DATASETS, IN_SYSTEMS, PUBLISHED, ROWS, SYSTEMS
 from quatcaps.training.config import TrainingConfig
 from quatcaps.training.start import checked

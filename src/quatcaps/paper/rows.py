@@ -14,8 +14,8 @@ from typing import Any
 
 from quatcaps.paper.ablation import rows_of_ablation
 from quatcaps.paper.pose_rows import rows_of_poses
-from quatcaps.paper.recipes import Recipe, best, best_of_viewpoints, paper
 from quatcaps.paper.public_code import VARIANTS
+from quatcaps.paper.recipes import Recipe, best, best_of_viewpoints, paper
 from quatcaps.paper.row import GRITZMAN, HINTON, RIBEIRO, Published, Quoted, Row, whole
 from quatcaps.training.config import TrainingConfig
 
