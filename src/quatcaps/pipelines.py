@@ -66,8 +66,8 @@ class Pipeline:
     )
     standardise: str = setting(
         "view",
-        "by view (each image's own mean and deviation), by image (stereo views together), by channel (--mean, --deviation) "
-        "or none (0 to 1)",
+        "by view (each image's own mean and deviation), by image (stereo views together), by channel (--mean, "
+        "--deviation) or none (0 to 1)",
         by_dataset=True,
     )
     mean: tuple[float, ...] = setting((), "of each channel, or one for all, black 0 and white 1", by_dataset=True)

@@ -27,8 +27,9 @@ SETTINGS: dict[str, dict[str, Any]] = {
     **{name: NARROW for name, model in MODELS.items() if model.module is CapsuleNetwork},
     **{
         name: {**NARROW, "stem": (16, 5, 3), "capsules": ((8, 3, 2), (8, 2, 1))}
-        for name in ("em", "em-ibm", "em-published", "em-ibm-published")
+        for name in ("em", "em-ibm", "em-ibm-published")
     },
+    "em-published": {**NARROW, "primary": 6, "stem": (12, 5, 4), "capsules": ((6, 3, 2), (6, 2, 1))},
     "qcn-deep": {**NARROW, "pose_blocks": ((8, 1), (8, 2), (16, 2)), "activation_blocks": ((8, 2), (8, 2))},
     **{name: {**NARROW, "stem": (16, 5, 3), "capsules": ((8, 3, 2), (8, 2, 1))} for name in ("vb", "vb-published")},
     "cnn": {"widths": (8, 16), "hidden": 64},

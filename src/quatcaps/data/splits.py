@@ -71,7 +71,8 @@ def hold_out(
     """Two sets that share nothing: what is left, and about that `part` of every class.
 
     Where images show instances, whole instances are held out, so that none is on both sides; `by` image, any images,
-    whatever they show. The choice depends on the seed alone. Each class gives at least one image (or instance) and keeps at least one.
+    whatever they show. The choice depends on the seed alone. Each class gives at least one image (or instance) and
+    keeps at least one.
     """
     if not 0 < part < 1:
         raise QuatcapsError(f"{name} = {part}: the part to hold out must lie between 0 and 1")

@@ -1,7 +1,7 @@
-"""The compared systems as their public code has them, on smallNORB, and what might explain a difference that is left: one
-change at a time.
+"""The compared systems as their public code has them, on smallNORB, and what might explain a difference that is left:
+one change at a time.
 
-What each public code does stands in docs/models.md; what it does with test images is not done here: they choose nothing.
+docs/models.md says what each public code does. Where it chooses by test images, that is not done here.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ IBM_CODE: Mapping[str, Any] = {**FOLLOWED, "schedule": "exponential"}
 """Its weight decay is off by default."""
 QCN_CODE: Mapping[str, Any] = {**FOLLOWED, "schedule": "exponential"}
 AUTHORS: Mapping[str, Any] = {"routing.variance_floor": 5e-8, "routing.betas": "lowered", "convolutions": "pytorch"}
-"""What the QCN authors' code has beside the paper's network: next to no floor under variances, a fourth number without a
-variance, PyTorch's own start of convolutions."""
+"""What the QCN authors' code has beside the paper's network: next to no floor under variances, a fourth number without
+a variance, PyTorch's own start of convolutions."""
 JOINT: Mapping[str, Any] = {
     "pose": "matrix-drawn",
     "coordinates": False,

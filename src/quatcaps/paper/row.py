@@ -29,10 +29,10 @@ class Row:
     """One network under one recipe in one experiment.
 
     recipe: `paper`, `best`, `control` for what the paper does not train, or `public code`. default: whether it is
-    trained unless asked for by name. quiet: tables leave it out until it has runs. configuration: everything but the seed. folds: for settings that are compared on held-out
-    images, the data seeds that hold them out, one after the other as the seed counts. inspected: whether it is also
-    measured what the poses know, on the test images. pretrained: the key of the row whose run of seed 0 lends every seed
-    its first weights.
+    trained unless asked for by name. quiet: tables leave it out until it has runs. configuration: everything but the
+    seed. folds: for settings that are compared on held-out images, the data seeds that hold them out, one after the
+    other as the seed counts. inspected: whether it is also measured what the poses know, on the test images.
+    pretrained: the key of the row whose run of seed 0 lends every seed its first weights.
     """
 
     key: str

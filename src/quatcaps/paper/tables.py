@@ -36,8 +36,8 @@ PUBLIC_CODE = (
     "have them (docs/models.md)."
 )
 CHOSEN = (
-    "Chosen epoch: the test error of the epoch with the lowest error on validation images, in rows that hold some out of "
-    "the training images and keep that checkpoint."
+    "Chosen epoch: the test error of the epoch with the lowest error on validation images, in rows that hold some out "
+    "of the training images and keep that checkpoint."
 )
 LATE_EPOCHS = (
     f"Late epochs: the median of the last {LATE} measurements of all images, where there are as many; where the rate "

@@ -2,8 +2,8 @@
 
 `matrix` has maps that begin near the identity, `matrix-xavier` maps that begin small and unlike each other, as in the
 public code of routing via variational Bayes: near the identity all parents see the same votes at first, of the size of
-its prior, and it learns slowly. `matrix-drawn` has the beginning of the matrix capsules in the QCN authors' public code,
-`matrix-normal` that of the public code of Gritzman 2019.
+its prior, and it learns slowly. `matrix-drawn` begins as the matrix capsules in the QCN authors' public code,
+`matrix-normal` as those in the public code of Gritzman 2019.
 """
 
 from __future__ import annotations

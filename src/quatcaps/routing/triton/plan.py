@@ -69,8 +69,10 @@ class Layer(Shapes):
     rotors: bool = False
 
     @staticmethod
-    def of(poses: Tensor, maps: Tensor, window: Window, competition: str = "position") -> Layer:
-        shapes = Shapes.of(poses, maps, window, competition)
+    def of(
+        poses: Tensor, maps: Tensor, window: Window, competition: str = "position", log_floor: float = -math.inf
+    ) -> Layer:
+        shapes = Shapes.of(poses, maps, window, competition, log_floor)
         return Layer(**{name: getattr(shapes, name) for name in SHAPES}, rotors=maps.ndim == 4)
 
     @property
