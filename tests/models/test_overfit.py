@@ -25,10 +25,7 @@ NARROW: dict[str, Any] = {
 }
 SETTINGS: dict[str, dict[str, Any]] = {
     **{name: NARROW for name, model in MODELS.items() if model.module is CapsuleNetwork},
-    **{
-        name: {**NARROW, "stem": (16, 5, 3), "capsules": ((8, 3, 2), (8, 2, 1))}
-        for name in ("em", "em-ibm", "em-ibm-published")
-    },
+    **{name: {**NARROW, "stem": (16, 5, 3), "capsules": ((8, 3, 2), (8, 2, 1))} for name in ("em", "em-ibm")},
     "em-published": {**NARROW, "primary": 6, "stem": (12, 5, 4), "capsules": ((6, 3, 2), (6, 2, 1))},
     "qcn-deep": {**NARROW, "pose_blocks": ((8, 1), (8, 2), (16, 2)), "activation_blocks": ((8, 2), (8, 2))},
     **{name: {**NARROW, "stem": (16, 5, 3), "capsules": ((8, 3, 2), (8, 2, 1))} for name in ("vb", "vb-published")},
@@ -53,7 +50,8 @@ def toys(toys_folder: Path) -> tuple[torch.Tensor, torch.Tensor]:
     return for_evaluation(Pipeline(), chosen.images), chosen.labels
 
 
-@pytest.mark.parametrize("name", MODELS)
+# EM-IBM as published, narrowed, is EM-IBM with another start of its maps.
+@pytest.mark.parametrize("name", [name for name in MODELS if name != "em-ibm-published"])
 def test_40_toys_are_learnt_by_heart(name: str, toys: tuple[torch.Tensor, torch.Tensor]) -> None:
     capsules = MODELS[name].module is CapsuleNetwork
     config = TrainingConfig(batch=40, **LOSSES.get(name, CAPSULE_LOSS if capsules else OTHER_LOSS))
