@@ -74,6 +74,7 @@ def test_rows_of_public_code_are_what_that_code_does() -> None:
     vb, em = ROWS["smallnorb/vb/published"].config(0), ROWS["smallnorb/em/published"].config(0)
     assert parameters(vb, 2, 5) == 169_642, "as its public code counts"
     assert parameters(em, 2, 5) == 317_194
+    assert vb.model_settings == {"routing.least_density": 1e-11}
     assert (vb.schedule, vb.learning_rate, vb.batch, vb.epochs, vb.weight_decay) == ("constant", 1e-3, 128, 300, 0)
     assert (vb.validation, vb.validation_by, vb.keep_best) == (0.2, "image", True)
     assert (em.schedule, em.weight_decay, em.weight_decay_as) == ("exponential", 2e-7, "gradient")

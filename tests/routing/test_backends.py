@@ -7,6 +7,7 @@ and the sizes are small.
 from __future__ import annotations
 
 import functools
+import math
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -138,6 +139,17 @@ REAL_SIZES = {
 }
 
 
+FLOORS = {
+    "all positions": Case(size=3, routing=VB(batch_norm=False, competition="all-later", least_density=0.05)),
+    "classes": Case(size=2, whole=True, routing=VB(batch_norm=False, least_density=0.05)),
+    "matrices": Case(1, 1, 3, 3, pose="matrix", routing=VB(2, batch_norm=False, competition="all", least_density=1e-3)),
+}
+"""Where children far from all parents are given out in part."""
+if ON_GPU:
+    published = VB(batch_norm=False, competition="all-later", least_density=1e-8)
+    FLOORS["VB"] = Case(8, 16, 32, 14, 3, 2, "matrix", routing=published)
+
+
 def random_children(case: Case) -> tuple[Tensor, Tensor]:
     generator = torch.Generator().manual_seed(1)
     dims = pose_type(case.pose).dims
@@ -190,6 +202,10 @@ WILD: dict[str, Case] = {
 }
 
 
+def floor_of(case: Case) -> float:
+    return case.routing.log_floor(pose_type(case.pose).dims) if isinstance(case.routing, VB) else -math.inf
+
+
 def routed(case: Case, children: tuple[Tensor, Tensor], backend: str, dtype: torch.dtype) -> dict[str, Tensor]:
     """Capsules and all gradients of one layer, its maps free parameters angle and axis or a matrix."""
     torch.manual_seed(2)
@@ -208,6 +224,7 @@ def routed(case: Case, children: tuple[Tensor, Tensor], backend: str, dtype: tor
         competition=case.routing.competition,
         backend=backend,
         iterations=case.routing.iterations,
+        log_floor=floor_of(case),
     )
     assert votes.backend == backend
     capsules = routing(votes)
@@ -238,6 +255,17 @@ def check_close(found: dict[str, Tensor], wanted: dict[str, Tensor], slack: floa
 def test_same_numbers(case: Case, backend: str) -> None:
     children = random_children(case)
     check_close(routed(case, children, backend, torch.float32), routed(case, children, "reference", torch.float64))
+
+
+@pytest.mark.parametrize("case", FLOORS.values(), ids=FLOORS.keys())
+def test_same_numbers_where_children_are_given_out_in_part(case: Case) -> None:
+    children = random_children(case)
+    wanted = routed(case, children, "reference", torch.float64)
+    check_close(routed(case, children, "triton", torch.float32), wanted, slack=5 if case.pose == "matrix" else 1)
+    whole = routed(
+        replace(case, routing=replace(case.routing, least_density=0.0)), children, "reference", torch.float64
+    )
+    assert not torch.allclose(whole["capsule poses"], wanted["capsule poses"], rtol=1e-3), "the floor counts"
 
 
 @pytest.mark.parametrize("backend", FAST)

@@ -56,7 +56,7 @@ SYSTEMS: Mapping[tuple[str, str], Style] = {
     ("EM*", "public code, logistic"): Style(GREEN, "s"),
     ("EM*", "public code, near identity"): Style(GREEN, "v"),
     ("EM*", "public code, 2 iterations"): Style(GREEN, "D"),
-    ("VB", "public code, least density"): Style(PINK, "o"),
+    ("VB", "public code, no least density"): Style(PINK, "o"),
     ("VB", "public code, all images"): Style(PINK, "s"),
     ("VB", "public code, its example"): Style(PINK, "^"),
     ("VB", "public code, by position"): Style(PINK, "v"),

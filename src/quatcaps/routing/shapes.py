@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import struct
 from dataclasses import dataclass
 
 from torch import Tensor
@@ -79,14 +80,15 @@ def matrices(maps: Tensor) -> Tensor:
     return right_embedding(maps) if maps.ndim == 4 else maps
 
 
-def pack(window: Window, competition: str) -> list[int]:
-    """As numbers, which is what an operator can take."""
+def pack(window: Window, competition: str, log_floor: float = -math.inf) -> list[int]:
+    """As numbers, which is what an operator can take; the floor by its bits."""
     rule = COORDINATE_RULES.index(window.coordinate_rule)
     flags = (int(window.shared), int(window.coordinates), rule, COMPETITIONS.index(competition))
-    return [window.height, window.width, window.stride, *flags]
+    return [window.height, window.width, window.stride, *flags, *struct.unpack("<q", struct.pack("<d", log_floor))]
 
 
-def unpack(numbers: list[int]) -> tuple[Window, str]:
-    height, width, stride, shared, coordinates, rule, competition = numbers
+def unpack(numbers: list[int]) -> tuple[Window, str, float]:
+    height, width, stride, shared, coordinates, rule, competition, floor = numbers
     window = Window(height, width, stride, bool(shared), bool(coordinates), COORDINATE_RULES[rule])
-    return window, COMPETITIONS[competition]
+    (log_floor,) = struct.unpack("<d", struct.pack("<q", floor))
+    return window, COMPETITIONS[competition], log_floor

@@ -64,7 +64,7 @@ class VB:
     `prior_freedom` is what ν₀ has beyond the D − 1 that a Wishart distribution of D dimensions needs: 2 is ν₀ = D + 1.
 
     `least_density`: in the public code a child that no parent explains is not given out whole: its expected densities
-    p_ij are divided by their sum, but by no less than 1e-11. 0, the default: by their sum. On the reference alone.
+    p_ij are divided by their sum, but by no less than 1e-11. 0, the default: by their sum. Not on the native backend.
     """
 
     iterations: int = 3

@@ -39,7 +39,7 @@ class Votes:
     uniform, and all parents after that. `backend` is one of `BACKENDS`, or `auto` for the fastest of the device.
     `iterations`: how often the routing means to ask for sums; any number is right, this one is fast. `bounded`: no
     number of a map exceeds 1. `log_floor`: a child for which the log of Σ_j exp(logit_j) is less is given out in part,
-    as if it were this; on the reference alone.
+    as if it were this; not on the native backend.
     Half-precision input is computed in float32.
 
     Gradients reach children and maps if the votes were made where gradients are recorded. Then it does not matter in

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 import torch
 from torch import Tensor
 
@@ -23,8 +21,6 @@ def refuses(shapes: Shapes, dtype: torch.dtype, device: torch.device) -> str | N
     """Why this backend cannot, or None."""
     if dtype != torch.float32:
         return f"computes in float32, not {str(dtype).removeprefix('torch.')}"
-    if shapes.log_floor > -math.inf:
-        return "shares every child out whole, and has no floor"
     dims, parents, columns = shapes.dims, shapes.parents, shapes.columns
     if parents > MOST_PARENTS:
         return f"holds at most {MOST_PARENTS} parent types, not {parents}"
@@ -55,7 +51,7 @@ class FusedVotes:
     def __init__(self, poses: Tensor, activations: Tensor, maps: Tensor, shapes: Shapes, iterations: int = 1) -> None:
         children = (poses, activations, maps)
         self.children = tuple(values.detach() for values in children)
-        self.layer, self.inside = pack(shapes.window, shapes.competition), shapes.inside
+        self.layer, self.inside = pack(shapes.window, shapes.competition, shapes.log_floor), shapes.inside
         self.recorded = torch.is_grad_enabled() and any(values.requires_grad for values in children)
         self.with_gradient = children if self.recorded else self.children
         self.free: list[list[Tensor]] = []

@@ -46,6 +46,8 @@ class Sizes:
     RULE: int  # of the coordinates, as window.py counts them
     EVERYWHERE: bool
     SPREAD: bool  # already under uniform assignments
+    FLOORED: bool  # children are given out in part below a floor
+    FLOOR: float  # in units of log 2
     DIMS: int
     PLANE: int
     PLACES: int
@@ -78,6 +80,20 @@ class Layer(Shapes):
     @property
     def wide(self) -> bool:
         return self.dims > MOST_NARROW
+
+    @property
+    def floored(self) -> bool:
+        return self.log_floor > -math.inf
+
+    @property
+    def floor(self) -> float:
+        """Under the logarithms of the softmax's sums, in units of log 2."""
+        return self.log_floor / math.log(2)
+
+    @property
+    def passes(self) -> bool:
+        """Whether a child's total must be known before any sum: of all windows, or to hold it against the floor."""
+        return self.everywhere or self.floored
 
     @property
     def pairs(self) -> tuple[int, int]:
@@ -118,6 +134,8 @@ class Layer(Shapes):
             RULE=COORDINATE_RULES.index(window.coordinate_rule),
             EVERYWHERE=self.everywhere,
             SPREAD=self.spread,
+            FLOORED=self.floored,
+            FLOOR=self.floor if self.floored else 0.0,
             DIMS=self.dims,
             PLANE=self.height * self.width,
             PLACES=window.places,

@@ -22,6 +22,7 @@ from quatcaps.routing.triton.kernels.tiles import (
     load_tiles,
     locate,
     moved,
+    of_shares,
     over_dims,
     over_parents,
     plus_products,
@@ -93,7 +94,7 @@ def sum_parents(
             da = tl.sum(dweight * shares, 1)
             tl.store(place, da, mask=here)
         if FINDS != TOTALS:
-            dl = shares * a[:, None] * (dweight - da[:, None])
+            dl = shares * a[:, None] * (dweight - of_shares(da, log_sum, LAYER)[:, None])
             e0 += dl
             e1 = plus_weighted(e1, over_dims(dl, LAYER), d, COUNT)
             e2 = plus_weighted(e2, over_dims(dl, LAYER), squares, COUNT)
@@ -335,7 +336,7 @@ def under_parents(d, a, parents, LAYER: tl.constexpr):
     if LAYER.EVERYWHERE:
         log_sum = with_slack(log_sum)
     weight = tl.exp2(energy * (-0.5 * LOG2E) + (c - log_sum[:, None])) * a[:, None]
-    dl = weight * (dweight - da[:, None])
+    dl = weight * (dweight - of_shares(da, log_sum, LAYER)[:, None])
     weight, dl = over_dims(weight, LAYER), over_dims(dl, LAYER)
     dd = ()
     for h in tl.static_range(COUNT):
