@@ -119,9 +119,7 @@ if __name__ == "__main__":
     compile_layer(matrices, 1)
     compile_layer(few_classes, 2)
     later = Layer(64, 16, 16, 14, 14, 32, 4, Window(3, 3, 2), "all-later", -10.0)
-    placed = Layer(64, 16, 16, 4, 4, 5, 4, Window(4, 4, shared=True, coordinates=True, coordinate_rule="constant"))
-    compile_layer(later, 2)
-    compile_layer(placed, 2)
+    compile_layer(later, 1)
     everywhere = Layer(64, 32, 16, 14, 14, 32, 4, Window(3, 3, 2), "all")
     for logarithms in (False, True):
         compile_kernel(parts.over_windows, {"LAYER": everywhere.sizes, "TILE": 256, "LOGARITHMS": logarithms})
