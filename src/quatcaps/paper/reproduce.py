@@ -86,8 +86,8 @@ def seeds_of(count: int | None, exact: Sequence[int]) -> tuple[int, ...]:
 
 
 def select(rows: Sequence[Row], patterns: Sequence[str]) -> list[Row]:
-    """The rows whose keys match a shell pattern, or begin with its parts; every pattern must match something. Quiet rows
-    are chosen by a pattern that matches no others, such as `smallnorb/*/published`."""
+    """The rows whose keys match a shell pattern, or begin with its parts; every pattern must match something. Quiet
+    rows are chosen by a pattern that matches no others, such as `smallnorb/*/published`."""
     wanted: set[str] = set()
     for pattern in patterns:
         matching = [row for row in rows if fnmatch.fnmatchcase(row.key, pattern) or row.key.startswith(f"{pattern}/")]
