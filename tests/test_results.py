@@ -65,7 +65,7 @@ def test_cards_say_what_the_records_have_of_their_seeds(name: str) -> None:
     assert f"whose mean is {statistics.mean(percents):.2f};" in card.chosen
 
 
-@pytest.mark.parametrize("name", ["table1", "table2", "table3", "ablation", "poses"])
+@pytest.mark.parametrize("name", ["table1", "table2", "table3", "ablation", "systems", "poses"])
 def test_tables_are_rendered_from_the_records(name: str, tmp_path: Path) -> None:
     shutil.copytree(RESULTS / "runs", tmp_path / "runs")
     render(name, list(ROWS.values()), tmp_path)
