@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from quatcaps.errors import QuatcapsError, unknown_name
 from quatcaps.settings import setting
 
-STANDARDISE = ("view", "channel", "none")
+STANDARDISE = ("view", "image", "channel", "none")
 PATCH_FROM = ("class", "viewpoint")
 
 
@@ -66,7 +66,8 @@ class Pipeline:
     )
     standardise: str = setting(
         "view",
-        "by view (each image's own mean and deviation), by channel (--mean, --deviation) or none (0 to 1)",
+        "by view (each image's own mean and deviation), by image (stereo views together), by channel (--mean, "
+        "--deviation) or none (0 to 1)",
         by_dataset=True,
     )
     mean: tuple[float, ...] = setting((), "of each channel, or one for all, black 0 and white 1", by_dataset=True)

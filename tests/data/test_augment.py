@@ -325,6 +325,14 @@ def test_flat_image_becomes_zero() -> None:
     assert torch.equal(flat, torch.zeros_like(flat))
 
 
+def test_views_may_be_standardised_together(pictures: Tensor) -> None:
+    seen = for_evaluation(Pipeline(0, 0, standardise="image"), pictures).double()
+    values = pictures.double()
+    for number in (0, 7):
+        expected = (values[number] - values[number].mean()) / values[number].std(correction=0)
+        torch.testing.assert_close(seen[number], expected, rtol=1e-4, atol=1e-5)
+
+
 def test_channels_are_standardised_by_fixed_numbers() -> None:
     white = torch.full((1, 2, 1, 1), 255, dtype=torch.uint8)
     found = standardise_channels(white, torch.tensor([0.5, 0.25]), torch.tensor([0.5, 0.125]))

@@ -15,7 +15,7 @@ from quatcaps.data.toys.catalogue import SPLITS as TOYS
 from quatcaps.data.toys.dataset import Selection
 from quatcaps.data.viewpoints import FAMILIAR, degrees
 from quatcaps.errors import QuatcapsError
-from quatcaps.training.config import PROTOCOLS, VIEWPOINTS, TrainingConfig
+from quatcaps.training.config import HELD_OUT_BY, PROTOCOLS, VIEWPOINTS, TrainingConfig
 from quatcaps.training.evaluate import images_of
 
 CLASSES = ("animal", "human", "airplane", "truck", "car")
@@ -195,6 +195,24 @@ def test_what_cannot_be(make: Callable[[], Experiment], words: str) -> None:
         make()
 
 
+def test_images_may_be_held_out_one_by_one() -> None:
+    run = arrange(pairs, validation=0.2, by="image", seed=3)
+    assert run.validation is not None
+    assert len(run.validation) == 24_300 // 5
+    assert torch.bincount(run.validation.labels).tolist() == [24_300 // 25] * 5
+    assert toys(run.validation) == toys(run.training), "the same toys"
+    assert not numbers(run.validation) & numbers(run.training)
+    config = TrainingConfig(viewpoints="azimuth", validation=0.2, validation_by="image", data_seed=3)
+    found, kept = (
+        images_of(config, "validation", pairs),
+        arrange(pairs, viewpoints="azimuth", validation=0.2, by="image", seed=3),
+    )
+    assert not numbers(found) & numbers(kept.training), "its own toys from novel viewpoints would be others"
+    with pytest.raises(QuatcapsError, match="unknown way to hold out images 'toy'"):
+        arrange(pairs, validation=0.2, by="toy")
+
+
 def test_settings_know_the_same_names() -> None:
+    assert HELD_OUT_BY == splits.HELD_OUT_BY
     assert PROTOCOLS == splits.PROTOCOLS
     assert ("all", *FAMILIAR) == VIEWPOINTS

@@ -4,6 +4,7 @@ import copy
 import math
 from collections.abc import Callable
 
+import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
@@ -133,6 +134,42 @@ def test_primary_capsules_are_normalised_over_the_batch() -> None:
     for values in (poses.double().transpose(0, 2).flatten(2), logits.transpose(0, 1).flatten(1)):
         torch.testing.assert_close(values.mean(-1), torch.zeros(values.shape[:-1]).double(), rtol=0, atol=1e-5)
         torch.testing.assert_close(values.std(-1), torch.ones(values.shape[:-1]).double(), rtol=0, atol=0.02)
+
+
+def test_poses_may_be_normalised_by_capsule_type() -> None:
+    """All numbers of a type's poses have one mean and one variance, over the batch and the grid."""
+    torch.manual_seed(0)
+    primary = PrimaryCapsules(2, 4, stem=(6, 3, 2), pose_norm="type", pose="matrix").double()
+    assert {name for name, _ in primary.named_parameters() if name.endswith("bias")} == {
+        "pose_trunk.0.bias",
+        "pose_head.2.bias",
+        "activation_head.1.bias",
+    }
+    images = 7 + 5 * torch.randn(8, 2, 9, 9).double()
+    features = primary.pose_trunk(images)
+    poses = torch.einsum("oi,nihw->nohw", primary.pose_head[0].weight[..., 0, 0], features).detach().numpy()
+    for number in range(4):
+        values = poses[:, 16 * number : 16 * (number + 1)]
+        expected = (values - values.mean()) / (values.var() + 1e-5) ** 0.5
+        np.testing.assert_allclose(primary(images).poses[:, number].detach(), expected, rtol=1e-10, atol=1e-12)
+    for settings, message in (
+        ({"pose_norm": "types"}, "unknown pose_norm 'types': did you mean 'type'"),
+        ({"pose_norm": "type", "head_norm": False}, "pose_norm = type without head_norm"),
+        ({"convolutions": "torch"}, "unknown convolutions 'torch'"),
+    ):
+        with pytest.raises(QuatcapsError, match=message):
+            PrimaryCapsules(2, 4, **settings)
+
+
+def test_convolutions_may_start_as_pytorchs() -> None:
+    """Uniform within ±1/√(what a number is made of), biases too."""
+    torch.manual_seed(0)
+    primary = PrimaryCapsules(2, 4, convolutions="pytorch")
+    for conv in (module for module in primary.modules() if isinstance(module, nn.Conv2d)):
+        limit = conv.weight[0].numel() ** -0.5
+        for values in (conv.weight, *([] if conv.bias is None else [conv.bias])):
+            assert values.abs().max() <= limit
+        assert conv.weight.std().item() == pytest.approx(limit / 3**0.5, rel=0.2)
 
 
 @pytest.mark.parametrize("branched", [True, False])

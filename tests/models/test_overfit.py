@@ -26,8 +26,9 @@ NARROW: dict[str, Any] = {
 SETTINGS: dict[str, dict[str, Any]] = {
     **{name: NARROW for name, model in MODELS.items() if model.module is CapsuleNetwork},
     **{name: {**NARROW, "stem": (16, 5, 3), "capsules": ((8, 3, 2), (8, 2, 1))} for name in ("em", "em-ibm")},
+    "em-published": {**NARROW, "primary": 6, "stem": (12, 5, 4), "capsules": ((6, 3, 2), (6, 2, 1))},
     "qcn-deep": {**NARROW, "pose_blocks": ((8, 1), (8, 2), (16, 2)), "activation_blocks": ((8, 2), (8, 2))},
-    "vb": {**NARROW, "stem": (16, 5, 3), "capsules": ((8, 3, 2), (8, 2, 1))},
+    **{name: {**NARROW, "stem": (16, 5, 3), "capsules": ((8, 3, 2), (8, 2, 1))} for name in ("vb", "vb-published")},
     "cnn": {"widths": (8, 16), "hidden": 64},
     "resnet-20": {"widths": (8, 16, 32)},
     "cnn-small": {},
@@ -35,7 +36,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
 CAPSULE_LOSS = {"loss": "spread", "margin_scale": 10.0}
 OTHER_LOSS = {"loss": "cross-entropy", "score_scale": 1.0}
 # The sigmoid of VB's batch-normalised logits is steep enough for cross-entropy; EM-IBM's thresholds begin near −1000.
-LOSSES = {"vb": {"loss": "cross-entropy", "score_scale": 10.0}}
+LOSSES = {name: {"loss": "cross-entropy", "score_scale": 10.0} for name in ("vb", "vb-published")}
 RATES = {"cnn": 3e-3}
 MOST_STEPS = 300
 
@@ -49,7 +50,8 @@ def toys(toys_folder: Path) -> tuple[torch.Tensor, torch.Tensor]:
     return for_evaluation(Pipeline(), chosen.images), chosen.labels
 
 
-@pytest.mark.parametrize("name", MODELS)
+# EM-IBM as published, narrowed, is EM-IBM with another start of its maps.
+@pytest.mark.parametrize("name", [name for name in MODELS if name != "em-ibm-published"])
 def test_20_toys_are_learnt_by_heart(name: str, toys: tuple[torch.Tensor, torch.Tensor]) -> None:
     capsules = MODELS[name].module is CapsuleNetwork
     config = TrainingConfig(batch=20, **LOSSES.get(name, CAPSULE_LOSS if capsules else OTHER_LOSS))

@@ -13,9 +13,10 @@ from quatcaps.errors import QuatcapsError
 from quatcaps.models import build, parameter_count
 from quatcaps.paper.ablation import HELD_OUT, OTHERS, STEPS
 from quatcaps.paper.miniature import quick
+from quatcaps.paper.public_code import VARIANTS
 from quatcaps.paper.recipes import RECIPES, best, configured, paper
 from quatcaps.paper.row import Row, whole
-from quatcaps.paper.rows import DATASETS, PUBLISHED, ROWS, SYSTEMS
+from quatcaps.paper.rows import DATASETS, IN_SYSTEMS, PUBLISHED, ROWS, SYSTEMS
 from quatcaps.training.config import TrainingConfig
 from quatcaps.training.start import checked
 
@@ -30,23 +31,27 @@ def parameters(config: TrainingConfig, channels: int, classes: int) -> int:
 def test_tables_have_their_rows() -> None:
     counted = Counter(table for row in ROWS.values() for table in row.tables)
     of_ablation = len(STEPS) + sum(map(len, OTHERS.values()))
+    as_published = sum(each.in_table_2 for each in VARIANTS.values())
     assert counted == {
         "table1": 4 * 6,
-        "table2": 5 * 7,
+        "table2": 5 * 7 + as_published,
         "table3": 6,
+        "systems": len(IN_SYSTEMS) + len(VARIANTS),
         "ablation": of_ablation,
         "poses": 5 + 3 + 6,
         "evidence": 376,
     }
-    shared = [row.key for row in ROWS.values() if len(row.tables) > 1]
+    shared = [row.key for row in ROWS.values() if {"table2", "table3"} <= set(row.tables)]
     assert shared == ["smallnorb/qcn/paper", "smallnorb/qcn/best"]
+    by_name = {f"smallnorb/{name}" for name in VARIANTS} | {f"{dataset}/em-ibm" for dataset in DATASETS}
     of_tables = [row for row in ROWS.values() if "evidence" not in row.tables]
-    assert [row.key for row in of_tables if not row.default] == [f"{dataset}/em-ibm" for dataset in DATASETS]
+    assert {row.key for row in of_tables if not row.default} == by_name
     assert all(key == row.key for key, row in ROWS.items())
 
 
 def test_every_published_number_has_a_row() -> None:
-    shown = {(row.key.split("/")[0], row.config(0).model) for row in ROWS.values() if row.published is not None}
+    with_number = [row for row in ROWS.values() if row.published is not None and not row.quiet]
+    shown = {(row.key.split("/")[0], row.config(0).model) for row in with_number}
     assert shown == set(PUBLISHED)
 
 
@@ -65,6 +70,21 @@ def test_rows_stand_beside_the_papers_numbers(key: str, error: float) -> None:
     published = ROWS[key].published
     assert published is not None
     assert published.error == error
+
+
+def test_rows_of_public_code_are_what_that_code_does() -> None:
+    vb, em = ROWS["smallnorb/vb/published"].config(0), ROWS["smallnorb/em/published"].config(0)
+    assert parameters(vb, 2, 5) == 169_642, "as its public code counts"
+    assert parameters(em, 2, 5) == 317_194
+    assert vb.model_settings == {"routing.least_density": 1e-11}
+    assert (vb.schedule, vb.learning_rate, vb.batch, vb.epochs, vb.weight_decay) == ("constant", 1e-3, 128, 300, 0)
+    assert (vb.validation, vb.validation_by, vb.keep_best) == (0.2, "image", True)
+    assert (em.schedule, em.weight_decay, em.weight_decay_as) == ("exponential", 2e-7, "gradient")
+    assert (em.batch, em.epochs, em.evaluate_every, em.evaluate_images) == (32, 350, 1, 0)
+    for key in ("vb", "em", "em-ibm", "qcn"):
+        row = ROWS[f"smallnorb/{key}/published"]
+        assert row.quiet
+        assert row.published is not None
 
 
 def test_the_papers_viewpoint_numbers_stand_under_its_own_protocol_alone() -> None:

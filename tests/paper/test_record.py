@@ -12,8 +12,11 @@ import pytest
 from made_up import leave, made_up
 
 from quatcaps.errors import QuatcapsError
+from quatcaps.paper.collection import Entry
 from quatcaps.paper.record import differences, read_record, record_path, told
 from quatcaps.paper.rows import ROWS
+from quatcaps.paper.tables import page
+from quatcaps.training.measure import Rate
 
 ROW = ROWS["azimuth-strict/qcn/best"]
 
@@ -23,6 +26,20 @@ def test_round_trip(tmp_path: Path) -> None:
     path = leave(tmp_path, record)
     assert path == tmp_path / "runs/azimuth-strict/qcn/best/seed-3.json" == record_path(tmp_path, ROW.key, 3)
     assert read_record(path) == record
+
+
+def test_the_epoch_that_validation_images_chose(tmp_path: Path) -> None:
+    row = ROWS["smallnorb/vb/published"]
+    record = replace(made_up(row), chosen={"test": Rate(5, 100)}, chosen_epoch=3)
+    found = read_record(leave(tmp_path, record))
+    assert found == record
+    entry = Entry(row, (found, made_up(row, 1)))
+    assert entry.chosen() == [5.0], "the other has none"
+    assert entry.lowest() == entry.late() == [], "test images are measured at the end alone"
+    told_of = page("systems", [entry])
+    assert told_of.tables[0].rows[0][-1] == "5.00 (1)"
+    assert told_of.tables[0].columns[-1] == "chosen epoch (%)"
+    assert any("Chosen epoch" in note and "`public code`" in note for note in told_of.notes)
 
 
 @pytest.mark.parametrize(

@@ -173,6 +173,9 @@ def test_torchrun_that_fails_is_told(monkeypatch: pytest.MonkeyPatch, tmp_path: 
 def test_patterns() -> None:
     rows = list(ROWS.values())
     assert [row.key for row in select(rows, ["smallnorb/qcn"])] == ["smallnorb/qcn/paper", "smallnorb/qcn/best"]
+    assert [row.key for row in select(rows, ["smallnorb/vb"])] == ["smallnorb/vb"]
+    published = [f"smallnorb/{name}/published" for name in ("vb", "em", "em-ibm", "qcn")]
+    assert [row.key for row in select(rows, ["smallnorb/*/published"])] == published
     assert len(select(rows, ["*/qcn/best"])) == 9 + 4 + 9
     assert [row.key for row in select(rows, ["mnist/em", "mnist/em"])] == ["mnist/em"]
     assert [row.key for row in Request(("table2",), rows=("mnist/em-ibm",)).chosen_rows()] == ["mnist/em-ibm"]

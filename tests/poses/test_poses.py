@@ -53,6 +53,8 @@ OBLONG = PoseType("oblong", rows=2, columns=3, maps=FreeMaps)
         ("free", 3, 9),
         ("matrix", 16, 16),
         ("matrix-xavier", 16, 16),
+        ("matrix-drawn", 16, 16),
+        ("matrix-normal", 16, 16),
         ("rotor", 4, 4),
         (PLANAR, 2, 1),
     ],
@@ -87,6 +89,17 @@ def test_xavier_maps_start_small_and_uniform() -> None:
     weight = pose_type("matrix-xavier").maps(9, 16, 32)().detach()
     limit = (6 / (9 * 16 * (16 + 32))) ** 0.5
     assert kstest(weight.flatten().numpy(), "uniform", args=(-limit, 2 * limit)).pvalue > 1e-3
+
+
+def test_drawn_maps_start_uniform_in_windows_and_normal_where_they_are_shared() -> None:
+    torch.manual_seed(0)
+    windows, shared, normal = (
+        pose_type(name).maps(offsets, 16, 32)().detach().flatten().numpy()
+        for name, offsets in (("matrix-drawn", 9), ("matrix-drawn", 1), ("matrix-normal", 9))
+    )
+    assert kstest(windows, "uniform").pvalue > 1e-3
+    assert kstest(shared, "norm").pvalue > 1e-3
+    assert kstest(normal, "truncnorm", args=(-2, 2)).pvalue > 1e-3
 
 
 def test_a_rotor_turns_by_twice_its_angle() -> None:

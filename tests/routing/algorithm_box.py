@@ -66,6 +66,18 @@ def matrix_votes(weight: Array) -> Vote:
     return vote
 
 
+def place_in(window: tuple[int, int], down: int, right: int, rule: str, dims: int) -> Array:
+    """What coordinates add to a vote: to the last column of the first two rows of a 4×4 pose."""
+    added = np.zeros(dims)
+    if rule == "middles":
+        added[3], added[7] = (down + 0.5) / window[0], (right + 0.5) / window[1]
+    if rule == "tenths":
+        added[3], added[7] = (down + 1) / window[0] / 10, (right + 1) / window[1] / 10
+    if rule == "constant":
+        added[3] = added[7] = 0.1
+    return added
+
+
 def em_routing(
     poses: Array,
     activations: Array,
@@ -101,7 +113,7 @@ def route_image(
     one_child: str = "floored",
     contrast: float = 1.0,
     variance: str = "diagonal",
-    coordinates: bool = False,
+    coordinates: str = "",
 ) -> tuple[Array, Array, dict[tuple[Capsule, Capsule], float]]:
     child_types, dims, height, width = poses.shape
     grid = ((height - window[0]) // stride + 1, (width - window[1]) // stride + 1)
@@ -116,18 +128,17 @@ def route_image(
             i = (child_type, row, column)
             place = 0 if shared else down * window[1] + right
             votes[i, j] = vote(place, child_type, j[0], poses[child_type, :, row, column])
-            if coordinates:  # into the last column of the first two rows of a 4×4 pose
-                votes[i, j][3] += (down + 0.5) / window[0]
-                votes[i, j][7] += (right + 0.5) / window[1]
+            votes[i, j] = votes[i, j] + place_in(window, down, right, coordinates, dims)
             children_of[j].append(i)
             parents_of.setdefault(i, []).append(j)
 
-    def rivals(i: Capsule, j: Capsule) -> list[Capsule]:
+    def rivals(i: Capsule, j: Capsule, at_first: bool = False) -> list[Capsule]:
         """The parents among which child i is divided, j one of them."""
-        return [k for k in parents_of[i] if competition == "all" or k[1:] == j[1:]]
+        everywhere = competition == "all" or (competition == "all-later" and not at_first)
+        return [k for k in parents_of[i] if everywhere or k[1:] == j[1:]]
 
     epsilon = 1e-9 if one_child == "damped" else 0.0
-    assignments = {(i, j): 1 / len(rivals(i, j)) for i, j in votes}
+    assignments = {(i, j): 1 / len(rivals(i, j, at_first=True)) for i, j in votes}
     mean: dict[Capsule, Array] = {}
     variances: dict[Capsule, Array] = {}
     parent_activations: dict[Capsule, float] = {}

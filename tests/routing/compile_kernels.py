@@ -118,6 +118,8 @@ if __name__ == "__main__":
     compile_layer(rotors, 1)
     compile_layer(matrices, 1)
     compile_layer(few_classes, 2)
+    later = Layer(64, 16, 16, 14, 14, 32, 4, Window(3, 3, 2), "all-later", -10.0)
+    compile_layer(later, 1)
     everywhere = Layer(64, 32, 16, 14, 14, 32, 4, Window(3, 3, 2), "all")
     for logarithms in (False, True):
         compile_kernel(parts.over_windows, {"LAYER": everywhere.sizes, "TILE": 256, "LOGARITHMS": logarithms})

@@ -7,6 +7,7 @@ and the sizes are small.
 from __future__ import annotations
 
 import functools
+import math
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -59,14 +60,15 @@ class Case:
     pose: str | PoseType = "quaternion"
     whole: bool = False
     coordinates: bool = False
+    rule: str = "middles"
     routing: EM | VB = EM()
     maps: float = 1.0
 
     @property
     def window(self) -> Window:
         if self.whole:
-            return Window(self.size, self.size, shared=True, coordinates=self.coordinates)
-        return Window(self.kernel, self.kernel, self.stride, coordinates=self.coordinates)
+            return Window(self.size, self.size, shared=True, coordinates=self.coordinates, coordinate_rule=self.rule)
+        return Window(self.kernel, self.kernel, self.stride, coordinates=self.coordinates, coordinate_rule=self.rule)
 
 
 SHAPES = {
@@ -109,6 +111,12 @@ SHAPES = {
     "all positions, classes": Case(size=2, whole=True, routing=EVERYWHERE),
     "VB": Case(images=1, children=1, size=3, parents=3, pose="matrix", routing=VB(batch_norm=False)),
     "VB, all positions": Case(size=4, routing=VB(batch_norm=False, competition="all")),
+    "all positions later": Case(size=3, routing=EM(competition="all-later")),
+    "wide, all positions later": Case(
+        images=1, children=1, size=3, parents=3, pose="matrix", routing=VB(batch_norm=False, competition="all-later")
+    ),
+    "tenths": Case(images=1, size=3, whole=True, pose="matrix", coordinates=True, rule="tenths"),
+    "constant coordinates": Case(images=1, size=3, whole=True, pose="matrix", coordinates=True, rule="constant"),
 }
 REAL_SIZES = {
     "first layer": Case(4, 32, 16, 16, 5),
@@ -121,8 +129,25 @@ REAL_SIZES = {
     "all positions": Case(4, 16, 16, 12, 5, routing=EVERYWHERE),
     "EM-IBM": Case(8, 32, 32, 14, 3, 2, "matrix", routing=replace(IBM, variance_floor=1e-4)),
     "VB, all positions": Case(8, 16, 32, 14, 3, 2, "matrix", routing=VB(batch_norm=False, competition="all")),
+    "VB, all positions later": Case(
+        8, 16, 32, 14, 3, 2, "matrix", routing=VB(batch_norm=False, competition="all-later")
+    ),
+    "VB, classes": Case(
+        8, 16, 5, 4, whole=True, pose="matrix", coordinates=True, rule="constant", routing=VB(batch_norm=False)
+    ),
     "1,000 classes": Case(16, 16, 1000, 4, whole=True),
 }
+
+
+FLOORS = {
+    "all positions": Case(size=3, routing=VB(batch_norm=False, competition="all-later", least_density=0.05)),
+    "classes": Case(size=2, whole=True, routing=VB(batch_norm=False, least_density=0.05)),
+    "matrices": Case(1, 1, 3, 3, pose="matrix", routing=VB(2, batch_norm=False, competition="all", least_density=1e-3)),
+}
+"""Where children far from all parents are given out in part."""
+if ON_GPU:
+    published = VB(batch_norm=False, competition="all-later", least_density=1e-8)
+    FLOORS["VB"] = Case(8, 16, 32, 14, 3, 2, "matrix", routing=published)
 
 
 def random_children(case: Case) -> tuple[Tensor, Tensor]:
@@ -177,6 +202,10 @@ WILD: dict[str, Case] = {
 }
 
 
+def floor_of(case: Case) -> float:
+    return case.routing.log_floor(pose_type(case.pose).dims) if isinstance(case.routing, VB) else -math.inf
+
+
 def routed(case: Case, children: tuple[Tensor, Tensor], backend: str, dtype: torch.dtype) -> dict[str, Tensor]:
     """Capsules and all gradients of one layer, its maps free parameters angle and axis or a matrix."""
     torch.manual_seed(2)
@@ -195,6 +224,7 @@ def routed(case: Case, children: tuple[Tensor, Tensor], backend: str, dtype: tor
         competition=case.routing.competition,
         backend=backend,
         iterations=case.routing.iterations,
+        log_floor=floor_of(case),
     )
     assert votes.backend == backend
     capsules = routing(votes)
@@ -225,6 +255,17 @@ def check_close(found: dict[str, Tensor], wanted: dict[str, Tensor], slack: floa
 def test_same_numbers(case: Case, backend: str) -> None:
     children = random_children(case)
     check_close(routed(case, children, backend, torch.float32), routed(case, children, "reference", torch.float64))
+
+
+@pytest.mark.parametrize("case", FLOORS.values(), ids=FLOORS.keys())
+def test_same_numbers_where_children_are_given_out_in_part(case: Case) -> None:
+    children = random_children(case)
+    wanted = routed(case, children, "reference", torch.float64)
+    check_close(routed(case, children, "triton", torch.float32), wanted, slack=5 if case.pose == "matrix" else 1)
+    whole = routed(
+        replace(case, routing=replace(case.routing, least_density=0.0)), children, "reference", torch.float64
+    )
+    assert not torch.allclose(whole["capsule poses"], wanted["capsule poses"], rtol=1e-3), "the floor counts"
 
 
 @pytest.mark.parametrize("backend", FAST)

@@ -6,6 +6,7 @@ import copy
 import itertools
 import math
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -22,7 +23,7 @@ from quatcaps.capsules import Capsules
 from quatcaps.errors import QuatcapsError
 from quatcaps.layers import ClassCapsules, ConvolutionalCapsules
 from quatcaps.routing import BACKENDS, EM, Moments, Parents, Votes, Window
-from quatcaps.routing.em import EM_IBM, damped_gaussian, gaussian, standardized
+from quatcaps.routing.em import EM_IBM, activation_logit, damped_gaussian, gaussian, standardized
 from quatcaps.routing.votes import POSE_LIMIT
 
 LAWS = settings(deadline=None, max_examples=15, derandomize=True)
@@ -79,7 +80,7 @@ def in_the_box(layer: Layer, children: Capsules) -> Box:
         (layer.window.height, layer.window.width) if convolutional else grid,
         stride=layer.window.stride if convolutional else 1,
         shared=not convolutional,
-        coordinates=not convolutional and layer.coordinates,
+        coordinates=layer.coordinate_rule if not convolutional and layer.coordinates else "",
         **{name: value for name, value in vars(layer.routing.settings).items() if name != "betas"},
     )
 
@@ -167,10 +168,12 @@ def test_class_capsules_follow_the_procedure(
     assert_as_in_the_box(layer, random_children(2, children, layer.pose.dims, *grid))
 
 
+@pytest.mark.parametrize("rule", ["middles", "tenths", "constant"])
 @pytest.mark.parametrize("grid", [(1, 1), (2, 3), (4, 3)])
-def test_coordinates_are_added_to_the_votes_for_classes(grid: tuple[int, int]) -> None:
+def test_coordinates_are_added_to_the_votes_for_classes(grid: tuple[int, int], rule: str) -> None:
     torch.manual_seed(21)
-    layer = prepared(ClassCapsules(2, 3, pose="matrix", routing=EM(3, "logistic"), coordinates=True))
+    coordinates: dict[str, Any] = {"coordinates": True, "coordinate_rule": rule}
+    layer = prepared(ClassCapsules(2, 3, pose="matrix", routing=EM(3, "logistic"), **coordinates))
     children = random_children(2, 2, 16, *grid)
     assert_as_in_the_box(layer, children)
     without = copy.deepcopy(layer)
@@ -641,6 +644,27 @@ def test_drawn_betas() -> None:
     assert of_two.abs().max().item() == pytest.approx(math.sqrt(6 / 3), rel=1e-2)
 
 
+def test_betas_of_the_qcn_authors_code() -> None:
+    torch.manual_seed(22)
+    for betas in EM(betas="uniform").module(20000).parameters():
+        assert 0 <= betas.min() < 1e-3 < 0.999 < betas.max() <= 1
+        assert betas.mean().item() == pytest.approx(0.5, abs=0.02)
+    lowered = EM(betas="lowered").module(3)
+    assert lowered.beta_u.tolist() == [-8, -8, -8]
+    assert not lowered.beta_a.any()
+
+
+def test_lowered_betas_do_what_a_number_without_variance_does() -> None:
+    """Poses of three numbers and a fourth that is rounding, as in the QCN authors' code: the floor of 1e-21 is what
+    rounding leaves there, and its ½ ln 1e-21 = −24.2 is what three betas of −8 add."""
+    torch.manual_seed(23)
+    mass, variance = 5 * torch.rand(2, 4, 2, 2).double(), torch.rand(2, 4, 3, 2, 2).double()
+    noise = torch.full((2, 4, 1, 2, 2), math.exp(-48.0)).double()
+    zero, lowered = torch.zeros(4).double(), EM(betas="lowered").module(4).beta_u.detach().double()
+    expected = activation_logit(mass, torch.cat([noise, variance], 2), zero, zero, 0.01)
+    torch.testing.assert_close(activation_logit(mass, variance, lowered, zero, 0.01), expected)
+
+
 def test_ibms_routing_is_named() -> None:
     assert EM(2, "logistic", "all", 1e-9, "normalised", "damped", "drawn") == EM_IBM
 
@@ -653,7 +677,10 @@ def test_ibms_routing_is_named() -> None:
         ({"competition": "positon"}, "unknown competition 'positon': did you mean 'position'"),
         ({"mass": "normalized"}, "unknown mass 'normalized': did you mean 'normalised'. Known: normalised, summed"),
         ({"one_child": "damp"}, "unknown treatment of one child 'damp': did you mean 'damped'. Known: damped, floored"),
-        ({"betas": "zeros"}, "unknown start of the betas 'zeros': did you mean 'zero'. Known: drawn, zero"),
+        (
+            {"betas": "zeros"},
+            "unknown start of the betas 'zeros': did you mean 'zero'. Known: drawn, lowered",
+        ),
         ({"contrast": 0.0}, "contrast = 0.0: it must be above 0"),
         ({"activation": "logistic", "contrast": 2.0}, "contrast = 2.0 with logistic activations"),
         ({"variance_floor": 0.0}, "variance floor of 0.0: it must be at least 1e-12"),

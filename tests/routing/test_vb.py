@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import copy
 import math
+import warnings
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,7 +17,7 @@ from torch.func import functional_call
 from vb_box import vb_routing
 
 from quatcaps.capsules import Capsules
-from quatcaps.errors import QuatcapsError
+from quatcaps.errors import BackendWarning, QuatcapsError
 from quatcaps.layers import ClassCapsules, ConvolutionalCapsules, use_backend
 from quatcaps.layers.capsules import Routing
 from quatcaps.routing.moments import Moments
@@ -26,7 +28,7 @@ FAST = ["native"]
 Layer = ConvolutionalCapsules | ClassCapsules
 
 activations = pytest.mark.parametrize("activation", ["mixing", "mass"])
-competitions = pytest.mark.parametrize("competition", ["position", "all"])
+competitions = pytest.mark.parametrize("competition", ["position", "all", "all-later"])
 norms = pytest.mark.parametrize("batch_norm", [True, False], ids=["norm", "plain"])
 iterations = pytest.mark.parametrize("iterations", [1, 2, 3])
 poses_of_both_kinds = pytest.mark.parametrize("pose", ["quaternion", "matrix"])
@@ -65,6 +67,7 @@ def assert_as_in_the_box(layer: Layer, children: Capsules) -> None:
         (layer.window.height, layer.window.width) if convolutional else tuple(children.poses.shape[3:]),
         stride=layer.window.stride if convolutional else 1,
         shared=not convolutional,
+        coordinates=layer.coordinate_rule if not convolutional and layer.coordinates else "",
         **vars(layer.routing.settings),
     )
     for value, wanted in zip(found, expected, strict=True):
@@ -106,6 +109,15 @@ def test_class_capsules_follow_the_equations(activation: str, iterations: int, c
     assert_as_in_the_box(layer, random_children(3, 2, layer.pose.dims, 2, 3))
 
 
+@pytest.mark.parametrize("rule", ["middles", "tenths", "constant"])
+def test_coordinates_follow_the_equations(rule: str) -> None:
+    """A vote's place counts: the prior has a mean of its own."""
+    torch.manual_seed(20)
+    coordinates: dict[str, Any] = {"coordinates": True, "coordinate_rule": rule}
+    layer = prepared(ClassCapsules(2, 3, pose="matrix", routing=VB(3, competition="all-later"), **coordinates))
+    assert_as_in_the_box(layer, random_children(3, 2, 16, 2, 3))
+
+
 @activations
 @competitions
 def test_any_prior_follows_the_equations(competition: str, activation: str) -> None:
@@ -113,6 +125,29 @@ def test_any_prior_follows_the_equations(competition: str, activation: str) -> N
     routing = VB(3, activation, competition, True, 0.3, 0.7, 2.5, 0.05, 0.4)
     layer = prepared(ConvolutionalCapsules(3, 4, 2, routing=routing))
     assert_as_in_the_box(layer, random_children(2, 3, 3, 3, 4))
+
+
+@competitions
+@poses_of_both_kinds
+def test_children_that_no_parent_explains_follow_the_equations(pose: str, competition: str) -> None:
+    torch.manual_seed(22)
+    routing = VB(3, competition=competition, least_density=1e-4)
+    layer = prepared(ConvolutionalCapsules(3, 4, 2, pose=pose, routing=routing))
+    poses, active = random_children(2, 3, layer.pose.dims, 3, 3)
+    children = Capsules(2 * poses, active)
+    assert_as_in_the_box(layer, children)
+    shares = layer.explain(*children)[-1].assignments
+    given = shares.flatten(1, 3).sum(2)
+    assert given.min() < 0.5, "some are given out in part"
+    other = prepared(copy.deepcopy(layer), torch.float32, "auto")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", BackendWarning)
+        assert other.computed_by(poses.float()) == "reference"
+        found = other(*(values.float() for values in children))
+    torch.testing.assert_close(found.activations.double(), layer(*children).activations, rtol=1e-4, atol=1e-4)
+    assert torch.autograd.gradcheck(
+        lambda *seen: tuple(layer(*seen)), [v.requires_grad_() for v in children], fast_mode=True
+    )
 
 
 def test_children_that_agree_follow_the_equations() -> None:

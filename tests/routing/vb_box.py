@@ -2,7 +2,7 @@
 quatcaps.
 
 The updates are those of Bishop 2006, section 10.2 (his equation numbers below), with the statistics of the votes about
-their own mean and each child counted as often as it is active. The additions are those the project names: windows, two
+their own mean and each child counted as often as it is active. The additions are those the project names: windows, the
 scopes of competition, two activations, batch normalisation.
 """
 
@@ -12,7 +12,7 @@ import math
 from itertools import product
 
 import numpy as np
-from algorithm_box import Array, Capsule, Vote
+from algorithm_box import Array, Capsule, Vote, place_in
 from scipy.special import digamma
 
 BATCH_NORM_EPSILON = 1e-5
@@ -55,11 +55,13 @@ def route_image(
     iterations: int = 3,
     activation: str = "mixing",
     competition: str = "position",
+    coordinates: str = "",
     prior_concentration: float = 1.0,
     prior_mean: float = 0.0,
     prior_mean_weight: float = 1.0,
     prior_scale: float = 1.0,
     prior_freedom: float = 2.0,
+    least_density: float = 0.0,
 ) -> tuple[Array, Array]:
     """The means (J, D, H, W) and the activations' logits (J, H, W) of one image's parents."""
     child_types, dims, height, width = poses.shape
@@ -75,12 +77,14 @@ def route_image(
             i = (child_type, row, column)
             place = 0 if shared else down * window[1] + right
             votes[i, j] = vote(place, child_type, j[0], poses[child_type, :, row, column])
+            votes[i, j] = votes[i, j] + place_in(window, down, right, coordinates, dims)
             children_of[j].append(i)
             parents_of.setdefault(i, []).append(j)
 
-    def rivals(i: Capsule, j: Capsule) -> list[Capsule]:
+    def rivals(i: Capsule, j: Capsule, at_first: bool = False) -> list[Capsule]:
         """The parents among which child i is divided, j one of them."""
-        return [k for k in parents_of[i] if competition == "all" or k[1:] == j[1:]]
+        everywhere = competition == "all" or (competition == "all-later" and not at_first)
+        return [k for k in parents_of[i] if everywhere or k[1:] == j[1:]]
 
     alpha0, m0, kappa0 = prior_concentration, np.full(dims, prior_mean), prior_mean_weight
     inverse_scale0, nu0 = np.full(dims, prior_scale), dims - 1 + prior_freedom
@@ -93,7 +97,7 @@ def route_image(
     log_share: dict[Capsule, float] = {}
     log_determinant: dict[Capsule, float] = {}
 
-    assignments = {(i, j): 1 / len(rivals(i, j)) for i, j in votes}
+    assignments = {(i, j): 1 / len(rivals(i, j, at_first=True)) for i, j in votes}
     for iteration in range(1, iterations + 1):
         for j in all_parents:
             given = {i: assignments[i, j] * child_activations[i] for i in children_of[j]}
@@ -122,7 +126,10 @@ def route_image(
         for i, j in votes:  # 10.49
             largest = max(logs[i, k] for k in rivals(i, j))
             total = sum(math.exp(logs[i, k] - largest) for k in rivals(i, j))
-            assignments[i, j] = math.exp(logs[i, j] - largest) / total
+            log_total = largest + math.log(total)
+            if least_density:
+                log_total = max(log_total, math.log(least_density))
+            assignments[i, j] = math.exp(logs[i, j] - log_total)
 
     parent_poses, logits = np.empty((len(beta_u), dims, *grid)), np.empty((len(beta_u), *grid))
     for j in all_parents:

@@ -24,6 +24,7 @@ from quatcaps.training.loop import Trainer, sample
 from quatcaps.training.progress import TrainingProgress
 from quatcaps.training.run import choose_device, create_run
 from quatcaps.training.schedule import learning_rate
+from quatcaps.training.step import make_optimiser
 
 CONFIG = TrainingConfig(model="qcn-small", image_size=32, crop=28, epochs=2, batch=16, checkpoint_every=2, device="cpu")
 
@@ -149,6 +150,8 @@ def test_schedules() -> None:
     assert math.isclose(learning_rate(cosine, 50, 100), 1.5e-3)
     assert learning_rate(cosine, 99, 100) < 1e-5
     assert learning_rate(paper.changed({"schedule": "constant"}), 10**6, 10**6) == 3e-3
+    falling = paper.changed({"schedule": "exponential"})
+    assert math.isclose(learning_rate(falling, 30_000, 10**6), 3e-3 * 0.96**1.5)
     warming = paper.changed({"warmup": 9})
     assert [learning_rate(warming, step, 100) for step in (0, 4, 9, 10)] == pytest.approx([3e-4, 1.5e-3, 3e-3, 3e-3])
     linear = paper.changed({"schedule": "linear"})
@@ -257,3 +260,17 @@ def test_images_on_the_host_train_to_the_same_bits(noise_images: ImageSet, tmp_p
         run.train(Silent())
         weights.append(torch.cat([p.detach().flatten() for p in run.network.parameters()]))
     assert torch.equal(*weights)
+
+
+@pytest.mark.parametrize("way", ["decoupled", "gradient"])
+def test_weights_decay_as_they_are_told(way: str) -> None:
+    """One step of Adam, by hand: the moments of the first step are the gradient and its square."""
+    torch.manual_seed(0)
+    layer = torch.nn.Linear(3, 2)
+    config = TrainingConfig(learning_rate=0.1, weight_decay=0.5, weight_decay_as=way)
+    optimiser = make_optimiser(layer, config, torch.device("cpu"))
+    before, layer.weight.grad = layer.weight.detach().clone(), torch.randn(2, 3)
+    gradient = layer.weight.grad + (0.5 * before if way == "gradient" else 0)
+    optimiser.step()
+    kept = before * (1 - 0.1 * 0.5) if way == "decoupled" else before
+    torch.testing.assert_close(layer.weight.detach(), kept - 0.1 * gradient / (gradient.abs() + 1e-8))

@@ -15,6 +15,7 @@ from quatcaps.training.config import BACKENDS, LOSSES, PLACEMENTS, PRECISIONS, P
 MODELS = (
     "qcn", "qcn-small", "qcn-coarse", "qcn-deep", "qcn-rotor", "qcn-rotor-deep", "qcn-rotor-small", "qcn-joint",
     "qcn-fixed-axis", "qcn-free", "qcn-no-routing", "qcn-logistic", "em", "em-branched", "em-joint", "em-ibm", "vb",
+    "em-published", "em-ibm-published", "vb-published",
     "cnn", "resnet-20", "cnn-small",
 )  # fmt: skip
 DATASETS = (

@@ -8,12 +8,12 @@ from typing import Any
 from typer.core import TyperCommand
 
 PANELS: Mapping[str, tuple[str, ...]] = {
-    "Data": ("dataset", "viewpoints", "protocol", "validation", "test", "data_seed", "placement"),
+    "Data": ("dataset", "viewpoints", "protocol", "validation", "validation_by", "test", "data_seed", "placement"),
     "Network": ("model", "model_settings"),
     "Loss": ("loss", "margin_scale", "score_scale", "label_smoothing", "class_weights", "pose_weight"),
     "Optimisation": (
-        "epochs", "batch", "learning_rate", "schedule", "decay", "decay_steps", "warmup", "weight_decay", "averaging",
-        "seed",
+        "epochs", "batch", "learning_rate", "schedule", "decay", "decay_steps", "warmup", "weight_decay",
+        "weight_decay_as", "averaging", "seed",
     ),
     "Device": ("device", "backend", "precision", "cuda_graph"),
     "Measuring, stopping and logging": (

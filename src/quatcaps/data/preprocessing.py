@@ -132,6 +132,8 @@ def for_evaluation(pipeline: Pipeline, images: Tensor) -> Tensor:
 def standardised(pipeline: Pipeline, images: Tensor) -> Tensor:
     if pipeline.standardise == "view":
         return standardise_views(images)
+    if pipeline.standardise == "image":
+        return standardise_images(images)
     if pipeline.standardise == "none":
         return images.float() / 255
     return standardise_channels(
@@ -297,8 +299,18 @@ def centre_crop(images: Tensor, size: int) -> Tensor:
 
 def standardise_views(images: Tensor) -> Float[Tensor, "N C H W"]:
     """Every channel of every image by its own mean and deviation, in float32; a flat image becomes 0."""
+    return standardise_over(images, (2, 3))
+
+
+def standardise_images(images: Tensor) -> Float[Tensor, "N C H W"]:
+    """Every image by one mean and one deviation of all its channels, so that stereo views keep what sets them apart."""
+    return standardise_over(images, (1, 2, 3))
+
+
+def standardise_over(images: Tensor, dims: tuple[int, ...]) -> Float[Tensor, "N C H W"]:
+    """By mean and deviation over some dimensions."""
     values = images.float()
-    variance, mean = torch.var_mean(values, (2, 3), keepdim=True, correction=0)
+    variance, mean = torch.var_mean(values, dims, keepdim=True, correction=0)
     return (values - mean) / variance.sqrt().clamp(min=SMALLEST_DEVIATION)
 
 

@@ -13,6 +13,7 @@ from quatcaps.data.viewpoints import ALL, split_viewpoints
 from quatcaps.errors import QuatcapsError, unknown_name
 
 PROTOCOLS = ("strict", "pooled")
+HELD_OUT_BY = ("instance", "image")
 HELD_OUT = -3  # a stream of chance of its own
 
 
@@ -41,11 +42,12 @@ def arrange(
     viewpoints: str = ALL,
     protocol: str = "strict",
     validation: float = 0.0,
+    by: str = "instance",
     seed: int = 0,
 ) -> Experiment:
     """The experiment that a run's settings ask for; `load` gives the `train` or `test` images, or `all` of them.
 
-    validation: the part of the training images held out for choosing settings; see `hold_out`.
+    validation, by: the part of the training images held out for choosing settings, and by what; see `hold_out`.
     """
     if protocol not in PROTOCOLS:
         raise unknown_name("protocol", protocol, PROTOCOLS)
@@ -59,20 +61,25 @@ def arrange(
         tests["test"], tests["novel"] = split_viewpoints(tests["test"], viewpoints)
     if not validation:
         return Experiment(training, tests)
-    kept, held_out = hold_out(training, validation, seed)
+    kept, held_out = hold_out(training, validation, seed, by=by)
     return Experiment(kept, tests, held_out)
 
 
-def hold_out(images: ImageSet, part: float, seed: int, name: str = "validation") -> tuple[ImageSet, ImageSet]:
+def hold_out(
+    images: ImageSet, part: float, seed: int, name: str = "validation", *, by: str = "instance"
+) -> tuple[ImageSet, ImageSet]:
     """Two sets that share nothing: what is left, and about that `part` of every class.
 
-    Where images show instances, whole instances are held out, so that none is on both sides. The choice depends on the
-    seed alone. Each class gives at least one image (or instance) and keeps at least one.
+    Where images show instances, whole instances are held out, so that none is on both sides; `by` image, any images,
+    whatever they show. The choice depends on the seed alone. Each class gives at least one image (or instance) and
+    keeps at least one.
     """
     if not 0 < part < 1:
         raise QuatcapsError(f"{name} = {part}: the part to hold out must lie between 0 and 1")
+    if by not in HELD_OUT_BY:
+        raise unknown_name("way to hold out images", by, HELD_OUT_BY)
     generator = torch.Generator().manual_seed(mix(seed, HELD_OUT))
-    by_instance = "instance" in images.info
+    by_instance = by == "instance" and "instance" in images.info
     chosen = torch.zeros(len(images), dtype=torch.bool)
     for label, class_name in enumerate(images.classes):
         of_class = images.labels == label

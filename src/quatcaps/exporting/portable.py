@@ -7,7 +7,7 @@ import copy
 import torch
 from torch import Tensor, nn
 
-from quatcaps.data.preprocessing import centre_crop, standardise_channels, standardise_views
+from quatcaps.data.preprocessing import centre_crop, standardise_channels, standardise_images, standardise_views
 from quatcaps.layers import CapsuleLayer, use_backend
 from quatcaps.models import Network
 from quatcaps.pipelines import Pipeline
@@ -59,6 +59,8 @@ class Standardised(nn.Module):
         seen = centre_crop(images, self.crop) if self.crop else images
         if self.kind == "view":
             return standardise_views(seen)
+        if self.kind == "image":
+            return standardise_images(seen)
         if self.kind == "none":
             return seen.float() / 255
         return standardise_channels(seen, self.mean, self.deviation)

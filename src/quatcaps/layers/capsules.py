@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 from typing import TypeVar
 
 import torch
@@ -10,13 +11,14 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from quatcaps.capsules import Capsules
-from quatcaps.errors import QuatcapsError, at_least_one
+from quatcaps.errors import QuatcapsError, at_least_one, unknown_name
 from quatcaps.layers.explanation import Iteration, Reach, iterations_of
 from quatcaps.poses import PoseType, pose_type
 from quatcaps.routing import EM, Routing, Votes, Window
 from quatcaps.routing.backends import AUTO, REFERENCE, check, choose
 from quatcaps.routing.shapes import Shapes
 from quatcaps.routing.votes import check_coordinates
+from quatcaps.routing.window import COORDINATE_RULES
 
 Module = TypeVar("Module", bound=nn.Module)
 
@@ -32,6 +34,8 @@ class CapsuleLayer(nn.Module):
         self.capsules_in, self.capsules_out = children, parents
         self.pose = pose_type(pose)
         self.competition, self.iterations, self.backend = routing.competition, routing.iterations, backend
+        floor = getattr(routing, "log_floor", None)
+        self.log_floor: float = -math.inf if floor is None else floor(self.pose.dims)
         self.maps = self.pose.maps(offsets, children, parents)
         self.routing = routing.module(parents)
 
@@ -55,6 +59,7 @@ class CapsuleLayer(nn.Module):
             backend=backend,
             iterations=self.iterations,
             bounded=self.pose.bounded,
+            log_floor=self.log_floor,
         )
 
     def computed_by(self, poses: Tensor, backend: str | None = None) -> str:
@@ -64,6 +69,7 @@ class CapsuleLayer(nn.Module):
             *(images, children, dims, height, width, self.capsules_out, self.pose.columns),
             self.window_of(height, width),
             self.competition,
+            self.log_floor,
         )
         dtype = torch.float32 if poses.dtype in (torch.float16, torch.bfloat16) else poses.dtype
         return choose(backend or self.backend, shapes, dtype, poses.device).name
@@ -172,7 +178,9 @@ class ClassCapsules(CapsuleLayer):
 
     `coordinates`: where a child stands, (row, column) as parts of the grid, is added to the first two numbers of the
     last column of its votes (Hinton et al. 2018), so that sharing the maps does not lose it. It needs a pose of two
-    rows or more.
+    rows or more. `coordinate_rule`: of n rows the k-th, counted from 0, is at (k + ½)/n (`middles`); or at (k + 1)/10n
+    (`tenths`), as the public code of routing via variational Bayes means to have it; or all are at 1/10 (`constant`),
+    which is what that code does.
 
     poses (N, children, dims, H, W), activations (N, children, H, W)
     → poses (N, classes, dims), activations (N, classes).
@@ -187,16 +195,20 @@ class ClassCapsules(CapsuleLayer):
         routing: Routing = EM(),
         backend: str = AUTO,
         coordinates: bool = False,
+        coordinate_rule: str = "middles",
     ) -> None:
         at_least_one("child capsules", children)
         at_least_one("classes", classes)
         super().__init__(children, classes, 1, pose, routing, backend)
-        self.coordinates = coordinates
+        self.coordinates, self.coordinate_rule = coordinates, coordinate_rule
+        if coordinate_rule not in COORDINATE_RULES:
+            raise unknown_name("coordinate rule", coordinate_rule, COORDINATE_RULES)
         if coordinates:
             check_coordinates(self.pose.dims, self.pose.columns)
 
     def window_of(self, height: int, width: int) -> Window:
-        return Window(height, width, shared=True, coordinates=self.coordinates)
+        rule = self.coordinate_rule
+        return Window(height, width, shared=True, coordinates=self.coordinates, coordinate_rule=rule)
 
     def forward(self, poses: Tensor, activations: Tensor) -> Capsules:
         capsules = self.route(poses, activations)

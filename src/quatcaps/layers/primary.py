@@ -14,11 +14,14 @@ import torch
 from torch import Tensor, nn
 
 from quatcaps.capsules import Capsules
-from quatcaps.errors import QuatcapsError, at_least_one
+from quatcaps.errors import QuatcapsError, at_least_one, unknown_name
 from quatcaps.layers.images import check_images
 from quatcaps.layers.residual import residual_trunk
 from quatcaps.poses import PoseType, pose_type
 from quatcaps.quaternion import safe_unit
+
+POSE_NORMS = ("number", "type")
+CONVOLUTIONS = ("scaled", "pytorch")
 
 
 class PrimaryCapsules(nn.Module):
@@ -28,7 +31,10 @@ class PrimaryCapsules(nn.Module):
     `activation_blocks` the two heads share the pose trunk. `stem` is one convolution (channels, kernel, stride) without
     padding, with a ReLU, and with `stem_norm` batch normalisation before it, that both heads read instead: the grid is
     then ⌊(H − kernel)/stride⌋ + 1 high. Activations end in a sigmoid, and before it, as poses do, in batch
-    normalisation, unless there is no `head_norm`. `unit`: poses are divided by their norm.
+    normalisation, unless there is no `head_norm`. `pose_norm`: that of poses has a mean and a variance for each
+    `number` of a capsule type's pose, or for each `type`; the heads then have no biases, which it would take out again.
+    `unit`: poses are divided by their norm. `convolutions` start `scaled`, Kaiming-uniform in trunks and Xavier-uniform
+    in heads, with biases of 0, or as `pytorch` starts them.
     """
 
     def __init__(
@@ -41,10 +47,18 @@ class PrimaryCapsules(nn.Module):
         stem: tuple[int, int, int] | None = None,
         stem_norm: bool = False,
         head_norm: bool = True,
+        pose_norm: str = "number",
         pose: str | PoseType = "quaternion",
         unit: bool = False,
+        convolutions: str = "scaled",
     ) -> None:
         super().__init__()
+        for what, name, known in (("pose_norm", pose_norm, POSE_NORMS), ("convolutions", convolutions, CONVOLUTIONS)):
+            if name not in known:
+                raise unknown_name(what, name, known)
+        by_type = pose_norm == "type"
+        if by_type and not head_norm:
+            raise QuatcapsError("pose_norm = type without head_norm: give head_norm too, or leave pose_norm out")
         self.unit = unit
         at_least_one("primary capsules", capsules)
         self.channels, self.capsules = channels, capsules
@@ -59,10 +73,14 @@ class PrimaryCapsules(nn.Module):
             self.stride = math.prod(stride for _, stride in pose_blocks)
             self.pose_trunk = residual_trunk(channels, *_columns(pose_blocks))
             features = pose_blocks[-1][0]
-        self.pose_head = _head(features, capsules * self.dims, head_norm)
+        self.pose_head = (
+            _head_by_type(features, capsules, self.dims)
+            if by_type
+            else _head(features, capsules * self.dims, head_norm)
+        )
         if activation_blocks is None:
             self.activation_trunk = None
-            self.activation_head = _head(features, capsules, head_norm)
+            self.activation_head = _head(features, capsules, head_norm, bias=not by_type)
         else:
             stride = math.prod(stride for _, stride in activation_blocks)
             if stride != self.stride:
@@ -71,7 +89,11 @@ class PrimaryCapsules(nn.Module):
                     "be equal to stay aligned"
                 )
             self.activation_trunk = residual_trunk(channels, *_columns(activation_blocks))
-            self.activation_head = _head(activation_blocks[-1][0], capsules, head_norm)
+            self.activation_head = _head(activation_blocks[-1][0], capsules, head_norm, bias=not by_type)
+        if convolutions == "pytorch":
+            for module in self.modules():
+                if isinstance(module, nn.Conv2d):
+                    module.reset_parameters()
 
     def grid(self, height: int, width: int) -> tuple[int, int]:
         """The grid of capsules over images of that size."""
@@ -136,9 +158,16 @@ def convolution_stem(
     return nn.Sequential(conv, nn.ReLU())
 
 
-def _head(channels_in: int, channels_out: int, norm: bool) -> nn.Sequential:
-    """A 1×1 convolution with bias, Xavier-uniform, and batch normalisation where asked for."""
-    conv = nn.Conv2d(channels_in, channels_out, 1)
+def _head_by_type(channels_in: int, capsules: int, dims: int) -> nn.Sequential:
+    """A 1×1 convolution, Xavier-uniform, and batch normalisation of all numbers of a capsule type together."""
+    conv = _head(channels_in, capsules * dims, norm=False, bias=False)[0]
+    return nn.Sequential(conv, nn.Unflatten(1, (capsules, dims)), nn.BatchNorm3d(capsules), nn.Flatten(1, 2))
+
+
+def _head(channels_in: int, channels_out: int, norm: bool, bias: bool = True) -> nn.Sequential:
+    """A 1×1 convolution, Xavier-uniform, and batch normalisation where asked for."""
+    conv = nn.Conv2d(channels_in, channels_out, 1, bias=bias)
     nn.init.xavier_uniform_(conv.weight)
-    nn.init.zeros_(conv.bias)  # type: ignore[arg-type]
+    if conv.bias is not None:
+        nn.init.zeros_(conv.bias)
     return nn.Sequential(conv, *([nn.BatchNorm2d(channels_out)] if norm else []))

@@ -56,6 +56,11 @@ OWN: Mapping[str, Model] = {
     "em-joint": _capsules("EM‡, not branched", variants.EM_JOINT),
     "em-ibm": _capsules("EM-IBM: EM* with the three fixes of Gritzman 2019", variants.EM_IBM),
     "vb": _capsules("matrix capsules routed by variational Bayes", variants.VB),
+    "em-published": _capsules(
+        "EM* as the QCN authors' public code has it", variants.EM_PUBLISHED, variants.STEM_ON_CIFAR10
+    ),
+    "em-ibm-published": _capsules("EM-IBM with its public code's widths and maps", variants.EM_IBM_PUBLISHED),
+    "vb-published": _capsules("VB as its public code computes it", variants.VB_PUBLISHED),
     "cnn": Model(
         "the CNN of Hinton et al. 2018",
         CNN,

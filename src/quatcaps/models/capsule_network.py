@@ -22,8 +22,9 @@ class CapsuleSettings:
 
     Residual blocks are (channels, stride); capsule layers are (capsules, kernel, stride); a `stem`, one convolution
     (channels, kernel, stride), stands in for all blocks. `stem_norm`: batch normalisation of the stem; `head_norm`: of
-    primary poses and activations. `unit`: primary poses are divided by their norm. `pose`: a name or a `PoseType`.
-    `routing`: `EM`, `VB` or settings of one's own. `coordinates`: see `ClassCapsules`.
+    primary poses and activations. `unit`: primary poses are divided by their norm. `pose_norm`, `convolutions`: see
+    `PrimaryCapsules`. `pose`: a name or a `PoseType`. `routing`: `EM`, `VB` or settings of one's own. `coordinates`,
+    `coordinate_rule`: see `ClassCapsules`.
     """
 
     branched: bool = True
@@ -34,10 +35,13 @@ class CapsuleSettings:
     activation_blocks: tuple[tuple[int, int], ...] = ((32, 2),)
     joint_blocks: tuple[tuple[int, int], ...] = ((64, 1), (96, 2))
     head_norm: bool = True
+    pose_norm: str = "number"
     unit: bool = False
+    convolutions: str = "scaled"
     capsules: tuple[tuple[int, int, int], ...] = ((16, 5, 1), (16, 5, 1), (16, 5, 1))
     pose: str | PoseType = pose_setting("quaternion")
     coordinates: bool = False
+    coordinate_rule: str = "middles"
     routing: Routing = routing_setting(EM())
 
 
@@ -56,8 +60,10 @@ class CapsuleNetwork(Network):
             stem=settings.stem,
             stem_norm=settings.stem_norm,
             head_norm=settings.head_norm,
+            pose_norm=settings.pose_norm,
             pose=settings.pose,
             unit=settings.unit,
+            convolutions=settings.convolutions,
         )
         children = settings.primary
         self.layers = nn.ModuleList()
@@ -67,7 +73,12 @@ class CapsuleNetwork(Network):
             )
             children = parents
         self.classify = ClassCapsules(
-            children, classes, pose=settings.pose, routing=settings.routing, coordinates=settings.coordinates
+            children,
+            classes,
+            pose=settings.pose,
+            routing=settings.routing,
+            coordinates=settings.coordinates,
+            coordinate_rule=settings.coordinate_rule,
         )
 
     @property

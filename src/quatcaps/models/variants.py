@@ -88,5 +88,22 @@ VB = replace(
 32 and 16 (169,642 in its public code, which has no biases); the widths 64, 8, 16 and 16 of that code's example give
 69K."""
 
+EM_PUBLISHED = replace(
+    EM,
+    pose="matrix-drawn",
+    coordinates=False,
+    convolutions="pytorch",
+    routing=routing.EM(iterations=3, variance_floor=5e-8, betas="uniform"),
+)
+"""EM* as the QCN authors' public code has it; the floor is half of its ε, which it adds to twice the variance."""
+
+EM_IBM_PUBLISHED = replace(EM_IBM, pose="matrix-normal", primary=8, capsules=((16, 3, 2), (16, 3, 1)))
+"""EM-IBM with the widths and the maps of its public code: 68,754 parameters on smallNORB."""
+
+VB_PUBLISHED = replace(
+    VB, pose_norm="type", coordinate_rule="constant", routing=routing.VB(iterations=3, competition="all-later")
+)
+"""VB as its public code computes it: 169,642 parameters on smallNORB, as there."""
+
 STEM_ON_CIFAR10 = {"cifar10": {"stem": (256, 5, 2)}}
 """EM* has 256 channels in its convolution on CIFAR-10."""

@@ -31,7 +31,7 @@ class Entry:
     @property
     def shown(self) -> bool:
         """Whether a table has a line for it."""
-        return self.row.default or bool(self.records) or self.row.published is not None
+        return bool(self.records) or (not self.row.quiet and (self.row.default or self.row.published is not None))
 
     @property
     def parameters(self) -> str:
@@ -51,13 +51,18 @@ class Entry:
         """The lowest test error of any epoch, in %, of each seed; none where all images were measured only once."""
         return [min(errors) for errors in self.followed()]
 
+    def chosen(self) -> list[float]:
+        """The test error of the epoch that the validation images chose, in %, of each seed that had some."""
+        return [record.chosen["test"].percent for record in self.records if "test" in record.chosen]
+
     def late(self, name: str = "test") -> list[float]:
         """The median of the last `LATE` errors, in %, of each seed that has as many."""
         return [statistics.median(errors[-LATE:]) for errors in self.followed(name) if len(errors) >= LATE]
 
     def followed(self, name: str = "test") -> list[list[float]]:
         """The errors along training, in %, of each seed for which all images were measured on the way."""
-        records = [each for each in self.records if each.config.evaluate_every and not each.config.evaluate_images]
+        whole = [each for each in self.records if each.config.evaluate_every and not each.config.evaluate_images]
+        records = [each for each in whole if not each.config.validation]  # else tests are measured at the end alone
         errors = [[epoch.get(f"{name}_error") for epoch in record.epochs] for record in records]
         measured = [[100 * error for error in each if error is not None] for each in errors]
         return [each for each in measured if each]

@@ -30,7 +30,7 @@ def draw(name: str, entries: Sequence[Entry], path: Path, *, quoted: bool = True
     elif name == "evidence":
         draw_evidence(shown, path)
     else:
-        groups = DATASETS if name == "table2" else ("branched", "not branched")
+        groups = {"table2": DATASETS, "systems": ("smallnorb",)}.get(name, ("branched", "not branched"))
         _draw_errors(with_marks(shown) or shown, path, groups, quoted=quoted and name == "table2")
 
 

@@ -42,7 +42,7 @@ def explain_signs(figure: Figure, systems: Iterable[str]) -> None:
 
 def label(entry: Entry) -> str:
     """A system with its recipe, where it has two."""
-    several = entry.row.system.startswith("QCN")
+    several = entry.row.system.startswith("QCN") or entry.row.recipe.startswith("public code")
     return f"{entry.row.system}, {entry.row.recipe}" if several else entry.row.system
 
 

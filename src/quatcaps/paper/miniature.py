@@ -34,6 +34,9 @@ MODELS: Mapping[str, tuple[str, Mapping[str, Any]]] = {
     "em-joint": ("em-joint", BLOCKS),
     "em-ibm": ("em-ibm", NARROW),
     "vb": ("vb", NARROW),
+    "em-published": ("em-published", NARROW),
+    "em-ibm-published": ("em-ibm-published", NARROW),
+    "vb-published": ("vb-published", NARROW),
     "cnn": ("cnn-small", {}),
     "resnet-20": ("resnet-20", {"widths": (8, 16), "blocks": 1}),
 }

@@ -17,7 +17,7 @@ from quatcaps.inspection import inspect
 from quatcaps.models import parameter_count
 from quatcaps.paper.row import Row
 from quatcaps.training.config import TrainingConfig
-from quatcaps.training.evaluate import evaluate_run
+from quatcaps.training.evaluate import errors_on, evaluate_run
 from quatcaps.training.identity import digests_of, images_by_name
 from quatcaps.training.log import Record, read_log
 from quatcaps.training.measure import Rate
@@ -38,6 +38,8 @@ class RunRecord:
     training, without the measurements. digests: of the images, by name; none in records of earlier versions. poses:
     what `quatcaps.inspection` finds on the test images, where the row asks for it. by_toy: the final errors on `test`
     and `novel` images, by class and instance; none in records of earlier versions, and where images show no instances.
+    chosen: of a run that keeps its best checkpoint, the errors on the test images of that one, which the validation
+    images chose, after `chosen_epoch` epochs.
     """
 
     key: str
@@ -56,6 +58,8 @@ class RunRecord:
     digests: dict[str, str] = field(default_factory=dict)
     poses: dict[str, Any] = field(default_factory=dict)
     by_toy: dict[str, dict[str, Rate]] = field(default_factory=dict)
+    chosen: dict[str, Rate] = field(default_factory=dict)
+    chosen_epoch: int = 0
 
     @property
     def last(self) -> Record:
@@ -85,6 +89,7 @@ def make_record(
             f"the last epoch in {run.folder / 'log.jsonl'} has no {missing[0]}_error: the log is damaged, or "
             "of a run on other images; train it again"
         )
+    chosen = run.kept_best("best") if run.config.keeps_best else None
     return RunRecord(
         key=key,
         recipe=recipe,
@@ -105,6 +110,8 @@ def make_record(
         digests=digests_of(images_by_name(experiment)),
         poses=poses_of(run, experiment, device) if inspected else {},
         by_toy={name: rates for name, images in experiment.tests.items() if (rates := toys_of(run, images, device))},
+        chosen={} if chosen is None else errors_on(trained_run(run, "best"), experiment.tests, choose_device(device)),
+        chosen_epoch=0 if chosen is None else chosen.epochs,
     )
 
 
@@ -130,6 +137,7 @@ def write_record(path: Path, record: RunRecord) -> None:
         "epochs": list(record.epochs),
         "toys": _counts(record.toys),
         "by_toy": {name: _counts(rates) for name, rates in record.by_toy.items()},
+        "chosen": _counts(record.chosen),
     }
     write_json(path, {"format": FORMAT, **value})
 
@@ -160,6 +168,8 @@ def read_record(path: Path) -> RunRecord:
             digests={name: _as(str, digest) for name, digest in _as(dict, value.get("digests", {})).items()},
             poses=_poses(_as(dict, value.get("poses", {}))),
             by_toy={name: _rates(counted) for name, counted in _as(dict, value.get("by_toy", {})).items()},
+            chosen={name: _rate(counted) for name, counted in _as(dict, value.get("chosen", {})).items()},
+            chosen_epoch=_as(int, value.get("chosen_epoch", 0)),
         )
     except KeyError as error:
         raise QuatcapsError(f"{path} is not {what}: it has no {error.args[0]}") from error

@@ -88,10 +88,12 @@ def seeds_of(count: int | None, exact: Sequence[int]) -> tuple[int, ...]:
 
 
 def select(rows: Sequence[Row], patterns: Sequence[str]) -> list[Row]:
-    """The rows whose keys match a shell pattern, or begin with its parts; every pattern must match something."""
+    """The rows whose keys match a shell pattern, or begin with its parts; every pattern must match something. Quiet
+    rows are chosen by a pattern that matches no others, such as `smallnorb/*/published`."""
     wanted: set[str] = set()
     for pattern in patterns:
-        found = {row.key for row in rows if fnmatch.fnmatchcase(row.key, pattern) or row.key.startswith(f"{pattern}/")}
+        matching = [row for row in rows if fnmatch.fnmatchcase(row.key, pattern) or row.key.startswith(f"{pattern}/")]
+        found = {row.key for row in matching if not row.quiet} or {row.key for row in matching}
         if not found:
             keys = "\n  ".join(row.key for row in rows)
             raise QuatcapsError(f"--rows {pattern!r} matches no row of these tables; there are:\n  {keys}")

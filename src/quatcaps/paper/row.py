@@ -9,6 +9,9 @@ from quatcaps.models import stored_settings
 from quatcaps.training.config import TrainingConfig
 
 QCN_PAPER = "Özcan et al. 2020"
+HINTON = "Hinton et al. 2018"
+RIBEIRO = "Ribeiro et al. 2020"
+GRITZMAN = "Gritzman 2019"
 
 
 @dataclass(frozen=True)
@@ -25,14 +28,14 @@ class Published:
 class Row:
     """One network under one recipe in one experiment.
 
-    recipe: `paper`, `best`, or `control` for what the paper does not train. default: whether it is trained unless
-    asked for by name. configuration: everything but the seed. folds: for settings that are compared on held-out
-    images, the data seeds that hold them out, one after the other as the seed counts. inspected: whether it is also
-    measured what the poses know, on the test images. pretrained: the key of the row whose run of seed 0 lends every
-    seed its first weights. timed: its seconds are what it is trained for, so that it never goes on from a checkpoint,
-    and its kernels are compiled before it begins. wanted: how many seeds its table wants, from 0 on; no other is
-    trained. 0: any. twin: the key of a row of another table; a run of it with the same settings need not be trained
-    again.
+    recipe: `paper`, `best`, `control` for what the paper does not train, or `public code`. default: whether it is
+    trained unless asked for by name. quiet: tables leave it out until it has runs. configuration: everything but the
+    seed. folds: for settings that are compared on held-out images, the data seeds that hold them out, one after the
+    other as the seed counts. inspected: whether it is also measured what the poses know, on the test images.
+    pretrained: the key of the row whose run of seed 0 lends every seed its first weights. timed: its seconds are what
+    it is trained for, so that it never goes on from a checkpoint, and its kernels are compiled before it begins.
+    wanted: how many seeds its table wants, from 0 on; no other is trained. 0: any. twin: the key of a row of another
+    table; a run of it with the same settings need not be trained again.
     """
 
     key: str
@@ -46,6 +49,7 @@ class Row:
     branched: bool | None = None
     published: Published | None = None
     default: bool = True
+    quiet: bool = False
     folds: tuple[int, ...] = ()
     inspected: bool = False
     pretrained: str = ""

@@ -34,6 +34,14 @@ LOWEST = (
     "Lowest epoch: the lowest of those at which all test images were measured. They choose it themselves, so it is no "
     "result; the paper's public code keeps its best epoch in this way."
 )
+PUBLIC_CODE = (
+    "`public code`: network, loss, optimiser and batches of the public code of each system, as far as this library can "
+    "have them (docs/models.md)."
+)
+CHOSEN = (
+    "Chosen epoch: the test error of the epoch with the lowest error on validation images, in rows that hold some out "
+    "of the training images and keep that checkpoint."
+)
 LATE_EPOCHS = (
     f"Late epochs: the median of the last {LATE} measurements of all images, where there are as many; where the rate "
     "hardly falls, the last epoch alone is a draw."
@@ -67,9 +75,14 @@ def page(name: str, entries: Sequence[Entry], *, quoted: bool = True) -> Page:
             viewpoint_numbers(shown),
         )
     measured = any(entry.records for entry in shown)
-    notes = (f"{SPREAD} {LOWEST} {LATE_EPOCHS}", *_windows(shown))
+    chosen = (CHOSEN,) if any(entry.chosen() for entry in shown) else ()
+    public = (PUBLIC_CODE,) if any(entry.row.recipe.startswith("public code") for entry in shown) else ()
+    notes = (" ".join((SPREAD, *public, LOWEST, *chosen, LATE_EPOCHS)), *_windows(shown))
     if name == "table2":
         tables: tuple[Table, ...] = (_overview(shown, others), _details(shown))
+        return Page(title, notes, tables, tables if measured else (), _numbers(shown))
+    if name == "systems":
+        tables = (_details(shown),)
         return Page(title, notes, tables, tables if measured else (), _numbers(shown))
     if name == "table3":
         tables = (_branching(shown),)
@@ -123,6 +136,11 @@ def _overview(entries: Sequence[Entry], others: Sequence[Quoted]) -> Table:
 MEASURED = ("published (%)", "here (%)", "lowest epoch (%)", "late epochs (%)", "training (min)")
 
 
+def _chosen(entries: Sequence[Entry]) -> bool:
+    """Whether there is a column for epochs that validation images chose."""
+    return any(entry.chosen() for entry in entries)
+
+
 def _measured(entry: Entry) -> tuple[str, ...]:
     """The cells under `MEASURED`."""
     errors = (entry.errors("test"), entry.lowest(), entry.late())
@@ -137,6 +155,7 @@ def _details(entries: Sequence[Entry]) -> Table:
             "parameters",
             "published parameters",
             *MEASURED,
+            *(("chosen epoch (%)",) if _chosen(entries) else ()),
         ),
         tuple(
             (
@@ -144,6 +163,7 @@ def _details(entries: Sequence[Entry]) -> Table:
                 entry.parameters,
                 NOTHING if entry.row.published is None else entry.row.published.parameters or NOTHING,
                 *_measured(entry),
+                *((spread(entry.chosen()),) if _chosen(entries) else ()),
             )
             for entry in entries
         ),
@@ -179,6 +199,7 @@ def _numbers(entries: Sequence[Entry]) -> Table:
         (
             *("key", "system", "recipe", "dataset", "published", "error", "deviation", "seeds"),
             *("lowest_epoch", "late_epochs", "parameters", "training_minutes"),
+            *(("chosen_epoch",) if _chosen(entries) else ()),
         ),
         tuple(
             (
@@ -192,6 +213,7 @@ def _numbers(entries: Sequence[Entry]) -> Table:
                 columns(entry.late())[0],
                 entry.parameters,
                 entry.minutes,
+                *((columns(entry.chosen())[0],) if _chosen(entries) else ()),
             )
             for entry in entries
         ),

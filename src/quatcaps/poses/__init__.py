@@ -14,14 +14,15 @@ from quatcaps import settings
 from quatcaps.errors import QuatcapsError
 from quatcaps.poses.fixed_axis import FIXED_AXIS
 from quatcaps.poses.free import FREE
-from quatcaps.poses.matrix import MATRIX, MATRIX_XAVIER
+from quatcaps.poses.matrix import MATRIX, MATRIX_DRAWN, MATRIX_NORMAL, MATRIX_XAVIER
 from quatcaps.poses.pose import PoseType
 from quatcaps.poses.quaternion import QUATERNION
 from quatcaps.poses.rotor import ROTOR
 from quatcaps.registry import Registry
 
+MATRICES = (MATRIX, MATRIX_XAVIER, MATRIX_DRAWN, MATRIX_NORMAL)
 POSES: Registry[PoseType] = Registry(
-    "pose", {pose.name: pose for pose in (QUATERNION, FIXED_AXIS, FREE, MATRIX, MATRIX_XAVIER, ROTOR)}
+    "pose", {pose.name: pose for pose in (QUATERNION, FIXED_AXIS, FREE, *MATRICES, ROTOR)}
 )
 """The poses by name."""
 

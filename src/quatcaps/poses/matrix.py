@@ -2,7 +2,8 @@
 
 `matrix` has maps that begin near the identity, `matrix-xavier` maps that begin small and unlike each other, as in the
 public code of routing via variational Bayes: near the identity all parents see the same votes at first, of the size of
-its prior, and it learns slowly.
+its prior, and it learns slowly. `matrix-drawn` begins as the matrix capsules in the QCN authors' public code,
+`matrix-normal` as those in the public code of Gritzman 2019.
 """
 
 from __future__ import annotations
@@ -48,6 +49,27 @@ class XavierMatrixMaps(MatrixMaps):
             self.weight.copy_(drawn)
 
 
+class DrawnMatrixMaps(MatrixMaps):
+    """The same maps with another beginning."""
+
+    def reset_parameters(self) -> None:
+        """Uniform from 0 to 1; where all places share one map, as in class capsules, normal with deviation 1."""
+        drawn = as_drawn(self.weight)
+        drawn = nn.init.normal_(drawn) if len(self.weight) == 1 else nn.init.uniform_(drawn)
+        with torch.no_grad():
+            self.weight.copy_(drawn)
+
+
+class NormalMatrixMaps(MatrixMaps):
+    """The same maps with another beginning."""
+
+    def reset_parameters(self) -> None:
+        """Normal with deviation 1, cut at two deviations."""
+        drawn = nn.init.trunc_normal_(as_drawn(self.weight))
+        with torch.no_grad():
+            self.weight.copy_(drawn)
+
+
 def as_drawn(weight: Tensor) -> Tensor:
     """An empty tensor of that shape, laid out by (column of the pose, parent, column of the vote): the order in which a
     seed's numbers have filled maps from the start."""
@@ -57,3 +79,5 @@ def as_drawn(weight: Tensor) -> Tensor:
 
 MATRIX = PoseType(name="matrix", rows=SIDE, columns=SIDE, maps=MatrixMaps)
 MATRIX_XAVIER = PoseType(name="matrix-xavier", rows=SIDE, columns=SIDE, maps=XavierMatrixMaps)
+MATRIX_DRAWN = PoseType(name="matrix-drawn", rows=SIDE, columns=SIDE, maps=DrawnMatrixMaps)
+MATRIX_NORMAL = PoseType(name="matrix-normal", rows=SIDE, columns=SIDE, maps=NormalMatrixMaps)

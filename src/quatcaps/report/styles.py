@@ -34,6 +34,7 @@ class Style(NamedTuple):
 
 QCN, BEST, ROTORS = Style(BLUE, "o"), Style(VERMILLION, "s"), Style(WINE, ">")
 EM, VB, EM_IBM = Style(GREEN, "^"), Style(PINK, "D"), Style(SKY, "P")
+EM_PUBLISHED, VB_PUBLISHED, EM_IBM_PUBLISHED = Style(GREEN, "p"), Style(PINK, "d"), Style(SKY, "*")
 CNN, RESNET = Style(ORANGE, "v"), Style(BLACK, "X")
 
 SYSTEMS: Mapping[tuple[str, str], Style] = {
@@ -47,6 +48,23 @@ SYSTEMS: Mapping[tuple[str, str], Style] = {
     ("EM‡", "paper"): EM,
     ("VB", "paper"): VB,
     ("EM-IBM", "paper"): EM_IBM,
+    ("EM*", "public code"): EM_PUBLISHED,
+    ("EM‡", "public code"): Style(GREEN, ">"),
+    ("VB", "public code"): VB_PUBLISHED,
+    ("EM-IBM", "public code"): EM_IBM_PUBLISHED,
+    ("QCN", "public code"): Style(BLUE, "*"),
+    ("EM*", "public code, logistic"): Style(GREEN, "s"),
+    ("EM*", "public code, near identity"): Style(GREEN, "v"),
+    ("EM*", "public code, 2 iterations"): Style(GREEN, "D"),
+    ("VB", "public code, no least density"): Style(PINK, "o"),
+    ("VB", "public code, all images"): Style(PINK, "s"),
+    ("VB", "public code, its example"): Style(PINK, "^"),
+    ("VB", "public code, by position"): Style(PINK, "v"),
+    ("VB", "public code, all images, cosine"): Style(PINK, "P"),
+    ("QCN", "paper, views together"): Style(BLUE, "s"),
+    ("QCN", "paper, low floor"): Style(BLUE, "v"),
+    ("QCN", "paper, lowered betas"): Style(BLUE, "^"),
+    ("QCN", "paper, PyTorch's start"): Style(BLUE, "D"),
     ("CNN", "control"): CNN,
     ("ResNet-20", "control"): RESNET,
     ("ResNet", "poses"): RESNET,
@@ -81,6 +99,9 @@ MODELS: Mapping[str, Style] = {
     "em-joint": Style(GREEN, ">"),
     "em-ibm": EM_IBM,
     "vb": VB,
+    "em-published": EM_PUBLISHED,
+    "em-ibm-published": EM_IBM_PUBLISHED,
+    "vb-published": VB_PUBLISHED,
     "cnn": CNN,
     "cnn-small": Style(ORANGE, "d"),
     "resnet-20": RESNET,

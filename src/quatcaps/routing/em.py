@@ -37,12 +37,14 @@ from quatcaps.routing.shapes import COMPETITIONS
 ACTIVATIONS = ("logistic", "normalized", "standardized")
 MASSES = ("summed", "normalised")
 ONE_CHILD = ("floored", "damped")
-BETAS = ("zero", "drawn")
+BETAS = ("zero", "drawn", "uniform", "lowered")
 VARIANCES = ("diagonal", "isotropic")
 LEAST_VARIANCE = 1e-8
 """ε of `standardized`."""
 LEAST_FLOOR = 1e-12
 """Below this the gradients of a floored variance overflow in float32."""
+LOWERED = -8.0
+"""Where β_u starts if `betas="lowered"`."""
 DAMPING = 1e-9
 """ε of `one_child="damped"`."""
 NORMALISED_MASS = 100.0
@@ -58,7 +60,8 @@ class EM:
     parent types at a position before the sigmoid, as the authors' public code does; `standardized` takes their mean
     from the logits and divides by their deviation over those parent types, so that they are told apart however many
     they are. `contrast` is a factor on the logits of the last two. `competition`: a child's assignments sum to 1 over
-    the parent types at one `position`, or over `all` parents that see it.
+    the parent types at one `position`, or over `all` parents that see it; or, as `all-later`, at first over the one and
+    then over the other.
     `variance`: one σ²_jh for each pose dimension, `diagonal`, or their mean for all, `isotropic`: then turning all
     votes turns the means and changes no assignment and no activation.
     `variance_floor` is added to every variance, so that no logarithm or quotient can diverge and the gradient
@@ -71,6 +74,10 @@ class EM:
     towards 0, by next to nothing unless the child gives next to nothing. A parent that receives nothing keeps the mean
     it had if `floored`, and has the mean 0 if `damped`. `betas` start at `zero`, or are `drawn`: β_a from a normal
     distribution of mean −1000 and deviation 500, cut at two deviations, β_u uniformly from ±√(6/(J + 1)).
+
+    Two more starts of `betas` are those of the QCN authors' public code: `uniform`, both from 0 to 1, in their matrix
+    capsules; `lowered`, β_a at 0 and β_u at −8, does what a fourth number does in their quaternion capsules, whose
+    variance of about 1e-21 is rounding: it lowers the cost of a parent of three numbers by 24 Σ_i ρ_ij.
     """
 
     iterations: int = 2
@@ -137,6 +144,11 @@ class EMRouting(nn.Module):
             limit = math.sqrt(6 / (parents + 1))
             nn.init.uniform_(self.beta_u, -limit, limit)
             nn.init.trunc_normal_(self.beta_a, mean=-1000, std=500, a=-2000, b=0)
+        elif settings.betas == "uniform":
+            nn.init.uniform_(self.beta_u)
+            nn.init.uniform_(self.beta_a)
+        elif settings.betas == "lowered":
+            nn.init.constant_(self.beta_u, LOWERED)
 
     def forward(self, votes: SummedVotes) -> Capsules:
         return em_routing(votes, self.beta_u, self.beta_a, self.settings)

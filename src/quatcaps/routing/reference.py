@@ -7,6 +7,8 @@ dimensions and the softmax over parents all leave the long last dimension contig
 
 from __future__ import annotations
 
+import math
+
 import torch
 import torch.nn.functional as F
 from jaxtyping import Float
@@ -35,21 +37,30 @@ def bind(poses: Tensor, activations: Tensor, maps: Tensor, shapes: Shapes, itera
     votes = (maps_bjcc @ poses_bcrp).view(shapes.inside, shapes.parents, columns, rows, points)
     if window.coordinates:
         shifts_pcr = votes.new_zeros(window.height, window.width, 1, columns, rows)
-        shifts_pcr[:, :, 0, -1, 0] = middles(window.height, votes)[:, None]
-        shifts_pcr[:, :, 0, -1, 1] = middles(window.width, votes)
+        shifts_pcr[:, :, 0, -1, 0] = places(window.height, window, votes)[:, None]
+        shifts_pcr[:, :, 0, -1, 1] = places(window.width, window, votes)
         by_child = shifts_pcr.expand(-1, -1, shapes.children, -1, -1)
         votes = votes + by_child.reshape(shapes.inside, 1, columns, rows, 1)
 
     activations_in_windows = windows(activations, window).view(shapes.images, shapes.children, window.places, positions)
     activations_bp = activations_in_windows.permute(2, 1, 0, 3).reshape(shapes.inside, points)
     return FormedVotes(
-        votes, activations_bp, shapes.images, shapes.grid, Sharing(shapes) if shapes.everywhere else None
+        votes,
+        activations_bp,
+        shapes.images,
+        shapes.grid,
+        Sharing(shapes) if shapes.everywhere else None,
+        spread=shapes.spread,
+        log_floor=shapes.log_floor,
     )
 
 
-def middles(count: int, like: Tensor) -> Float[Tensor, " count"]:
-    """The middles of so many places side by side, from 0 to 1."""
-    return (torch.arange(count, dtype=like.dtype, device=like.device) + 0.5) / count
+def places(count: int, window: Window, like: Tensor) -> Float[Tensor, " count"]:
+    """Where so many rows or columns are, side by side, by the window's rule."""
+    numbers = torch.arange(count, dtype=like.dtype, device=like.device)
+    if window.coordinate_rule == "constant":
+        return torch.full_like(numbers, 0.1)
+    return (numbers + 1) / (10 * count) if window.coordinate_rule == "tenths" else (numbers + 0.5) / count
 
 
 def windows(grid: Float[Tensor, "N channels height width"], window: Window) -> Float[Tensor, "N rows P"]:
@@ -71,12 +82,15 @@ class FormedVotes:
         images: int,
         grid: tuple[int, int],
         sharing: Sharing | None = None,
+        *,
+        spread: bool = False,
+        log_floor: float = -math.inf,
     ) -> None:
         self.votes, self.inside = votes, len(votes)
         self.activations = activations
         self.images = images
         self.grid = grid
-        self.sharing = sharing
+        self.sharing, self.spread, self.log_floor = sharing, spread, log_floor
 
     def uniform(self) -> Moments:
         weights = self.activations[:, None] * self.uniform_assignments()  # ρ_ij
@@ -102,16 +116,20 @@ class FormedVotes:
         )
 
     def assignments(self, squares: Float[Tensor, "B J C R NP"], parents: Parents) -> Float[Tensor, "B J NP"]:
-        """r_ij: which share of child i each parent explains; the shares of a child sum to 1."""
+        """r_ij: which share of child i each parent explains; the shares of a child sum to 1, or to less where its
+        logits are below the floor."""
         logits = self.lay_out(parents.logit) - 0.5 * (self.lay_out(parents.precision) * squares).sum((2, 3))
-        if self.sharing is None:
+        if self.sharing is None and self.log_floor == -math.inf:
             return logits.softmax(1)
-        return (logits - self.sharing.log_total(logits.logsumexp(1))[:, None]).exp()
+        log_total = logits.logsumexp(1)
+        if self.sharing is not None:
+            log_total = self.sharing.log_total(log_total)
+        return (logits - log_total.clamp(min=self.log_floor)[:, None]).exp()
 
     def uniform_assignments(self) -> Float[Tensor, "B J NP"]:
-        """r_ij = 1 / (number of parents that compete for child i)."""
+        """r_ij = 1 / (number of parents that compete for child i from the start)."""
         inside, parents, *_, points = self.votes.shape
-        if self.sharing is None:
+        if self.sharing is None or not self.spread:
             return self.activations.new_full((1, parents, 1), 1 / parents).expand(inside, -1, points)
         return (1 / (parents * self.sharing.windows_of(self.activations)))[:, None].expand(-1, parents, -1)
 
@@ -221,5 +239,6 @@ class InPieces:
         return Moments(*map(torch.cat, zip(*found, strict=True)))
 
     def piece(self, maps: Tensor, poses: Tensor, activations: Tensor, *parents: Tensor) -> Moments:
-        votes = bind(poses, activations, maps, Shapes.of(poses, maps, self.shapes.window, self.shapes.competition))
+        shapes = Shapes.of(poses, maps, self.shapes.window, self.shapes.competition, self.shapes.log_floor)
+        votes = bind(poses, activations, maps, shapes)
         return votes.under(Parents(*parents)) if parents else votes.uniform()

@@ -52,7 +52,8 @@ class VB:
     """Settings of routing via variational Bayes; but for `competition`, those of the authors' public code.
 
     `competition`: a child's assignments sum to 1 over the parent types at one `position`, as in the first version of
-    the public code and in the fast backends, or over `all` parents that see it, as in its last version. `activation`
+    the public code, or over `all` parents that see it. Under `all-later`, which is what its last version does, they
+    begin as 1/J for each of J parent types at every position, and sum to 1 over all parents after that. `activation`
     is one of the two equations above: the public code computes `mixing`, and weighs by R_j, as `mass` does, only in a
     comment. `batch_norm` standardises, for each parent type, the logits before the sigmoid, over images and positions,
     and the poses that are returned, over pose dimensions too, with nothing learned, as the public code does: without
@@ -61,6 +62,9 @@ class VB:
 
     The prior: `prior_concentration` is α₀, `prior_mean` m₀, `prior_mean_weight` κ₀, `prior_scale` ψ₀, and
     `prior_freedom` is what ν₀ has beyond the D − 1 that a Wishart distribution of D dimensions needs: 2 is ν₀ = D + 1.
+
+    `least_density`: in the public code a child that no parent explains is not given out whole: its expected densities
+    p_ij are divided by their sum, but by no less than 1e-11. 0, the default: by their sum. Not on the native backend.
     """
 
     iterations: int = 3
@@ -72,6 +76,7 @@ class VB:
     prior_mean_weight: float = 1.0
     prior_scale: float = 1.0
     prior_freedom: float = 2.0
+    least_density: float = 0.0
 
     def __post_init__(self) -> None:
         if self.iterations < 1:
@@ -80,6 +85,8 @@ class VB:
             raise unknown_name("activation", self.activation, ACTIVATIONS)
         if self.competition not in COMPETITIONS:
             raise unknown_name("competition", self.competition, COMPETITIONS)
+        if not 0 <= self.least_density <= 1:
+            raise QuatcapsError(f"a least density of {self.least_density}: give one from 0, which is none, to 1")
         if not abs(self.prior_mean) <= POSE_LIMIT:
             raise QuatcapsError(f"a prior mean of {self.prior_mean}: give one within ±{POSE_LIMIT:g}, as poses are")
         for name in ("prior_concentration", "prior_mean_weight", "prior_scale", "prior_freedom"):
@@ -87,6 +94,10 @@ class VB:
             if not LEAST_PRIOR <= value <= GREATEST_PRIOR:
                 words = name.replace("_", " ")
                 raise QuatcapsError(f"a {words} of {value}: give one between {LEAST_PRIOR:g} and {GREATEST_PRIOR:g}")
+
+    def log_floor(self, dims: int) -> float:
+        """ln of the least density for logits that leave out −½ D ln 2π, as those of `estimate_of` do."""
+        return math.log(self.least_density) + 0.5 * dims * math.log(2 * math.pi) if self.least_density else -math.inf
 
     def module(self, parents: int) -> VBRouting:
         """The routing of one layer with that many parent types."""

@@ -6,6 +6,8 @@ parents of them; how the votes are held, or whether they are ever formed, is the
 
 from __future__ import annotations
 
+import math
+
 import torch
 from jaxtyping import Float
 from torch import Tensor
@@ -33,9 +35,11 @@ class Votes:
     poses (N, I, D, height, width), any finite numbers; activations (N, I, height, width) in [0, 1]; maps (offsets, I,
     J, C, C), any finite numbers, or quaternions (offsets, I, J, 4) that multiply poses of 4 columns from the
     right. `competition` says who shares a child: the parent types at one `position`, or `all`
-    parents at all positions that see it. `backend` is one of `BACKENDS`, or `auto` for the fastest of the device.
+    parents at all positions that see it; under `all-later` the parent types at each position while the assignments are
+    uniform, and all parents after that. `backend` is one of `BACKENDS`, or `auto` for the fastest of the device.
     `iterations`: how often the routing means to ask for sums; any number is right, this one is fast. `bounded`: no
-    number of a map exceeds 1.
+    number of a map exceeds 1. `log_floor`: a child for which the log of Σ_j exp(logit_j) is less is given out in part,
+    as if it were this; not on the native backend.
     Half-precision input is computed in float32.
 
     Gradients reach children and maps if the votes were made where gradients are recorded. Then it does not matter in
@@ -58,6 +62,7 @@ class Votes:
         backend: str = AUTO,
         iterations: int = 2,
         bounded: bool = False,
+        log_floor: float = -math.inf,
     ) -> None:
         if competition not in COMPETITIONS:
             raise unknown_name("competition", competition, COMPETITIONS)
@@ -68,7 +73,7 @@ class Votes:
         activations, maps = activations.to(poses.dtype), maps.to(poses.dtype)
         check_children(poses, activations, maps)
         check_activations(activations)
-        self.shapes = Shapes.of(poses, maps, window, competition)
+        self.shapes = Shapes.of(poses, maps, window, competition, log_floor)
         if window.coordinates:
             check_coordinates(self.shapes.dims, self.shapes.columns)
         maps = maps if bounded else maps.clamp(-MAP_LIMIT, MAP_LIMIT)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from quatcaps.errors import QuatcapsError
+from quatcaps.errors import QuatcapsError, unknown_name
+
+COORDINATE_RULES = ("middles", "tenths", "constant")
 
 
 @dataclass(frozen=True)
@@ -12,8 +14,9 @@ class Window:
     """A parent at one position sees `height` × `width` positions of children; no padding.
 
     With `shared`, all places in the window use one map per (child, parent), as the class capsules do; without,
-    each place has its own. With `coordinates`, the place of a child is added to its votes: its row and its column, each
-    from 0 to 1, to the first and the second number of the last column of the pose.
+    each place has its own. With `coordinates`, the place of a child is added to its votes: its row and its column, to
+    the first and the second number of the last column of the pose. Of n rows or columns the k-th, counted from 0, is at
+    (k + ½)/n under the rule `middles`, and at (k + 1)/10n under `tenths`; under `constant` all are at 1/10.
     """
 
     height: int
@@ -21,12 +24,15 @@ class Window:
     stride: int = 1
     shared: bool = False
     coordinates: bool = False
+    coordinate_rule: str = "middles"
 
     def __post_init__(self) -> None:
         if min(self.height, self.width, self.stride) < 1:
             raise QuatcapsError(
                 f"a window of {self.height}×{self.width} with stride {self.stride}: all three must be at least 1"
             )
+        if self.coordinate_rule not in COORDINATE_RULES:
+            raise unknown_name("coordinate rule", self.coordinate_rule, COORDINATE_RULES)
 
     @property
     def places(self) -> int:

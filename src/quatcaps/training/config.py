@@ -13,11 +13,13 @@ from quatcaps.pipelines import Pipeline
 from quatcaps.settings import change, setting, to_json, without_later
 
 LOSSES = ("spread", "cross-entropy")
-SCHEDULES = ("staircase", "cosine", "linear", "constant")
+SCHEDULES = ("staircase", "exponential", "cosine", "linear", "constant")
 PRECISIONS = ("float32", "bf16")
+WEIGHT_DECAYS = ("decoupled", "gradient")
 VIEWPOINTS = ("all", "azimuth", "elevation")
 PROTOCOLS = ("strict", "pooled")
 PLACEMENTS = ("auto", "device", "host")
+HELD_OUT_BY = ("instance", "image")
 BACKENDS = ("auto", "reference", "native", "triton")
 CLASS_WEIGHTS = ("none", "balanced")
 RETIRED = {"backend": {"lean": "auto"}}
@@ -41,6 +43,11 @@ class TrainingConfig(Pipeline):
     )
     validation: float = setting(
         0.0, "part of the training images, whole instances where there are any, held out to choose settings on"
+    )
+    validation_by: str = setting(
+        "instance",
+        "what is held out: a whole instance (instance), or single images (image), whose toys are then trained on too",
+        later=True,
     )
     test: bool = setting(True, "measure the test images; without them, settings can be chosen unseen")
     data_seed: int = setting(0, "which toys the rendered dataset shows, and which images are held out")
@@ -67,11 +74,18 @@ class TrainingConfig(Pipeline):
     epochs: int = setting(300, "passes over the training images")
     batch: int = setting(64, "images per step, of all processes together")
     learning_rate: float = setting(3e-3, "Adam's rate at the start")
-    schedule: str = setting("staircase", "how the rate falls: staircase, cosine or linear (both to 0), or constant")
-    decay: float = setting(0.96, "staircase: the factor of each step down")
-    decay_steps: int = setting(20_000, "staircase: training steps between steps down")
+    schedule: str = setting(
+        "staircase", "how the rate falls: staircase, exponential, cosine or linear (both to 0), or constant"
+    )
+    decay: float = setting(0.96, "staircase, exponential: the factor of each step down")
+    decay_steps: int = setting(20_000, "staircase, exponential: training steps between steps down")
     warmup: int = setting(0, "training steps over which the rate rises to its start")
-    weight_decay: float = setting(0.0, "decoupled weight decay")
+    weight_decay: float = setting(0.0, "weight decay")
+    weight_decay_as: str = setting(
+        "decoupled",
+        "how weights decay: decoupled from Adam (AdamW), or as a term of the gradient that Adam sees (gradient)",
+        later=True,
+    )
     averaging: float = setting(
         0.0,
         "decay of a running average of the weights, which then is what is measured and kept: 0.999 averages about "
@@ -122,6 +136,8 @@ class TrainingConfig(Pipeline):
         for name, known in (
             ("loss", LOSSES),
             ("schedule", SCHEDULES),
+            ("weight_decay_as", WEIGHT_DECAYS),
+            ("validation_by", HELD_OUT_BY),
             ("viewpoints", VIEWPOINTS),
             ("protocol", PROTOCOLS),
             ("placement", PLACEMENTS),

@@ -105,6 +105,7 @@ def images_of(config: TrainingConfig, split: str, load: Callable[[str], ImageSet
     held_out = load_experiment(config, load).validation
     if held_out is None:
         raise QuatcapsError(f"this run held out no images (validation = {config.validation}): give test or train")
-    if pooled or config.viewpoints == ALL or "instance" not in held_out.info:
+    by_image = config.validation_by == "image" or "instance" not in held_out.info
+    if pooled or config.viewpoints == ALL or by_image:
         return held_out
     return same_toys(load("train"), held_out)

@@ -221,6 +221,7 @@ def load_experiment(config: TrainingConfig, load: Callable[[str], ImageSet]) -> 
         viewpoints=config.viewpoints,
         protocol=config.protocol,
         validation=config.validation,
+        by=config.validation_by,
         seed=config.data_seed,
     )
     return experiment if config.test else replace(experiment, tests={})

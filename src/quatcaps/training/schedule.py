@@ -17,4 +17,6 @@ def learning_rate(config: TrainingConfig, step: int, steps: int) -> float:
         return start * min(1.0, (steps - step) / max(1, steps - config.warmup))
     if config.schedule == "staircase":
         return start * config.decay ** (step // config.decay_steps)
+    if config.schedule == "exponential":
+        return start * config.decay ** (step / config.decay_steps)
     return start

@@ -172,11 +172,13 @@ class TrainingStep:
                 group["lr"] = rate
 
 
-def make_optimiser(network: nn.Module, config: TrainingConfig, device: torch.device) -> torch.optim.AdamW:
-    """AdamW; on a GPU in one kernel, with its rate and its counters on the device, so that a graph can hold it."""
+def make_optimiser(network: nn.Module, config: TrainingConfig, device: torch.device) -> torch.optim.Adam:
+    """AdamW, or Adam with weight decay in the gradient; on a GPU in one kernel, with its rate and its counters on the
+    device, so that a graph can hold it."""
+    kind = torch.optim.AdamW if config.weight_decay_as == "decoupled" else torch.optim.Adam
     if device.type != "cuda":
-        return torch.optim.AdamW(network.parameters(), lr=config.learning_rate, weight_decay=config.weight_decay)
-    return torch.optim.AdamW(
+        return kind(network.parameters(), lr=config.learning_rate, weight_decay=config.weight_decay)
+    return kind(
         network.parameters(),
         lr=torch.tensor(config.learning_rate, device=device),
         weight_decay=config.weight_decay,

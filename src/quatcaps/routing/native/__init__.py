@@ -3,6 +3,8 @@ caches."""
 
 from __future__ import annotations
 
+import math
+
 import torch
 import torch.nn.functional as F
 from jaxtyping import Float
@@ -21,6 +23,8 @@ def refuses(shapes: Shapes, dtype: torch.dtype, device: torch.device) -> str | N
         return f"runs on a CPU, not on {device.type}"
     if dtype not in (torch.float32, torch.float64):
         return f"computes in float32 or float64, not {str(dtype).removeprefix('torch.')}"
+    if shapes.log_floor > -math.inf:
+        return "shares every child out whole, and has no floor"
     dims, columns = shapes.dims, shapes.columns
     if dims > MOST_DIMS or columns > MOST_COLUMNS:
         return f"holds poses of at most {MOST_DIMS} numbers in {MOST_COLUMNS} columns, not {dims} in {columns}"
@@ -54,7 +58,7 @@ class NativeVotes:
 
     def uniform(self) -> Moments:
         poses, activations, maps = self.children
-        if self.shapes.everywhere:  # r = 1/(J n) with n windows, as r = 1/J of a child with activation a/n
+        if self.shapes.spread:  # r = 1/(J n) with n windows, as r = 1/J of a child with activation a/n
             activations = activations / windows_of_each(self.shapes, activations)
         return Moments(*operators.uniform_moments(poses, activations, maps, self.layer))
 

@@ -174,10 +174,13 @@ INLINE void deviate(vector *d, const vector *minus_m, const REAL *map, const vec
     FEW(c, C) FEW(h, C) FEW(q, P) d[h * P + q] = add_scaled(d[h * P + q], &A, h * C + c, u[c * P + q]);
 }
 
-/* s, the middle of a place in the window: its row for r = 0, its column for r = 1, from 0 to 1 */
-INLINE REAL middle_of(integer place, integer r, const Task *t)
+/* s, where a place is in the window: its row for r = 0, its column for r = 1; the number k of n, from 0, is at
+ * (k + 1/2) / n, or, if coordinates = 2, at (k + 1) / 10 n, or, if they are 3, at 1/10 */
+INLINE REAL place_of(integer place, integer r, const Task *t)
 {
-    return r ? (place % t->across + (REAL)0.5) / t->across : (place / t->across + (REAL)0.5) / t->down;
+    const integer k = r ? place % t->across : place / t->across, n = r ? t->across : t->down;
+    if (t->coordinates == 3) return (REAL)0.1;
+    return t->coordinates == 2 ? (k + (REAL)1) / (10 * n) : (k + (REAL)0.5) / n;
 }
 
 /* -m becomes s - m: of a parent, the last numbers of its pose's first two rows */
@@ -185,7 +188,7 @@ APART void move_parents(vector *minus_m, integer step, const REAL *centre, integ
 {
     fetch_parents(minus_m, step, centre, D, -1, t, b);
     EACH(k, b->wide * t->parents) EACH(r, 2) FEW(q, P)
-        minus_m[(k * step + r * C + C - 1) * P + q] += middle_of(place, r, t);
+        minus_m[(k * step + r * C + C - 1) * P + q] += place_of(place, r, t);
 }
 
 /* log2(e) (c - max_j c): an offset that all logits share costs no digits. Where all positions compete there is one

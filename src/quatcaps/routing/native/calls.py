@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from quatcaps.routing.native import build, threads
-from quatcaps.routing.window import Window
+from quatcaps.routing.window import COORDINATE_RULES, Window
 
 WORTH_A_THREAD = 2**14
 """Votes for which waking a thread repays."""
@@ -74,7 +74,8 @@ def run(function: str, window: Window, tensors: Mapping[str, Tensor]) -> None:
     images, children, dims, height, width = tensors["poses"].shape
     parents, columns = tensors["maps"].shape[2:4]
     grid = window.positions(height, width)
-    flags = (window.shared, window.coordinates)
+    rule = 1 + COORDINATE_RULES.index(window.coordinate_rule)  # 0: no coordinates
+    flags = (window.shared, rule if window.coordinates else 0)
     sizes = (
         *(images, children, parents, height, width),
         *(window.height, window.width, window.stride, *flags, *grid, *division(images, children)),

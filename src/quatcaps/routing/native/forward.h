@@ -175,7 +175,7 @@ static void uniform(const Task *t, const Block *b, vector *scratch)
                 EACH(h, D) FEW(q, P) u[(k * D + h) * P + q] *= a[k * P + q];
                 FEW(q, P) sums[(w * J * U + 3 * D) * P + q] += a[k * P + q];
                 if (t->coordinates) EACH(r, 2) FEW(q, P)
-                    placed[(w * 2 + r) * P + q] += a[k * P + q] * middle_of(child[k].place, r, t);
+                    placed[(w * 2 + r) * P + q] += a[k * P + q] * place_of(child[k].place, r, t);
             }
             EACH(j, J) EACH(r, R) add_to_mean(sums + (w * J + j) * U * P, child, u, some, j, r);
         }

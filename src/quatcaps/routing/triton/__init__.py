@@ -51,7 +51,7 @@ class FusedVotes:
     def __init__(self, poses: Tensor, activations: Tensor, maps: Tensor, shapes: Shapes, iterations: int = 1) -> None:
         children = (poses, activations, maps)
         self.children = tuple(values.detach() for values in children)
-        self.layer, self.inside = pack(shapes.window, shapes.competition), shapes.inside
+        self.layer, self.inside = pack(shapes.window, shapes.competition, shapes.log_floor), shapes.inside
         self.recorded = torch.is_grad_enabled() and any(values.requires_grad for values in children)
         self.with_gradient = children if self.recorded else self.children
         self.free: list[list[Tensor]] = []

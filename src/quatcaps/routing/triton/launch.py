@@ -71,8 +71,8 @@ def weighted(
     cut, sizes, like = plan_moments(layer), layer.sizes, children.poses
     given = (*children.laid(layer), *(positions_first(values) for values in (centre, precision, offset(logit, layer))))
     sums = empty_sums(like, layer, cut.splits)
-    log_total = like.new_empty(layer.pairs if keep or layer.everywhere else (0,))
-    finds = (TOTALS, SUMS) if layer.everywhere else (BOTH,)
+    log_total = like.new_empty(layer.pairs if keep or layer.passes else (0,))
+    finds = (TOTALS, SUMS) if layer.passes else (BOTH,)
     for each in finds:
         forward.sum_moments[cut.launch](
             *given,
@@ -82,11 +82,13 @@ def weighted(
             cut.per_program,
             LAYER=sizes,
             FINDS=each,
-            KEEP=keep or layer.everywhere,
+            KEEP=keep or layer.passes,
             **cut.options(),
         )
-        if each == TOTALS:
+        if each == TOTALS and layer.everywhere:
             over_windows(log_total, layer, logarithms=True)
+        if each == TOTALS and layer.floored:
+            log_total.clamp_(min=layer.floor)
     mass, first, second = (like.new_empty(layer.parent_shape(*dims)) for dims in ((), (layer.dims,), (layer.dims,)))
     parts.add_moments[programs(sums.shape[1])](
         sums, mass, first, second, cut.splits, mass.numel(), first.numel(), TILE=TILE
@@ -97,8 +99,8 @@ def weighted(
 
 def offset(logit: Tensor, layer: Layer) -> Tensor:
     """The logits, less what all of an image have in common where all its positions compete: that changes nothing, and
-    costs digits. Elsewhere the kernels do that for each position."""
-    if not layer.everywhere or logit.numel() == 0:
+    costs digits. Elsewhere the kernels do that for each position. Not where logits are held against a floor."""
+    if not layer.everywhere or layer.floored or logit.numel() == 0:
         return logit
     return logit - logit.amax((1, 2, 3), keepdim=True)
 
@@ -117,7 +119,7 @@ def uniform(children: Children, layer: Layer) -> tuple[Tensor, ...]:
     from quatcaps.routing.triton.kernels import forward, parts
 
     cut, sizes, like = plan_uniform(layer), layer.sizes, children.poses
-    if layer.everywhere:
+    if layer.spread:
         children = children._replace(activations=children.activations * shares(layer, like))
     part_mass = like.new_empty(cut.splits, layer.positions)
     part = [like.new_empty(cut.splits, *layer.parent_shape(layer.dims)) for _ in range(3)]
@@ -167,7 +169,7 @@ def parents_backward(
     known = like.new_empty(layer.known)
     grad_activation = torch.empty_like(log_total)
     laid = children.laid(layer)
-    for each in (TOTALS, SUMS) if layer.everywhere else (BOTH,):
+    for each in (TOTALS, SUMS) if layer.passes else (BOTH,):
         backward.sum_parents[cut.launch](
             *laid,
             *(m, p, c, g0, g1, g2),
@@ -181,7 +183,7 @@ def parents_backward(
             FINDS=each,
             **cut.options(),
         )
-        if each == TOTALS:
+        if each == TOTALS and layer.everywhere:
             over_windows(grad_activation, layer, logarithms=False)
     grad_centre, grad_precision, grad_logit = torch.empty_like(m), torch.empty_like(p), torch.empty_like(c)
     parts.finish_parents[programs(m.numel())](

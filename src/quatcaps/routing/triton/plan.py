@@ -8,7 +8,7 @@ from dataclasses import dataclass, fields
 from torch import Tensor
 
 from quatcaps.routing.shapes import Shapes
-from quatcaps.routing.window import Window
+from quatcaps.routing.window import COORDINATE_RULES, Window
 
 WARPS_BY_POSITION, WARPS_BY_CHILD = 4608, 16384
 """Warps, running and waiting, that keep a large GPU busy to the end of a launch; more splits than that cost more to
@@ -43,7 +43,11 @@ class Sizes:
     STRIDE: int
     SHARED: bool
     COORDINATES: bool
+    RULE: int  # of the coordinates, as window.py counts them
     EVERYWHERE: bool
+    SPREAD: bool  # already under uniform assignments
+    FLOORED: bool  # children are given out in part below a floor
+    FLOOR: float  # in units of log 2
     DIMS: int
     PLANE: int
     PLACES: int
@@ -67,13 +71,29 @@ class Layer(Shapes):
     rotors: bool = False
 
     @staticmethod
-    def of(poses: Tensor, maps: Tensor, window: Window, competition: str = "position") -> Layer:
-        shapes = Shapes.of(poses, maps, window, competition)
+    def of(
+        poses: Tensor, maps: Tensor, window: Window, competition: str = "position", log_floor: float = -math.inf
+    ) -> Layer:
+        shapes = Shapes.of(poses, maps, window, competition, log_floor)
         return Layer(**{name: getattr(shapes, name) for name in SHAPES}, rotors=maps.ndim == 4)
 
     @property
     def wide(self) -> bool:
         return self.dims > MOST_NARROW
+
+    @property
+    def floored(self) -> bool:
+        return self.log_floor > -math.inf
+
+    @property
+    def floor(self) -> float:
+        """Under the logarithms of the softmax's sums, in units of log 2."""
+        return self.log_floor / math.log(2)
+
+    @property
+    def passes(self) -> bool:
+        """Whether a child's total must be known before any sum: of all windows, or to hold it against the floor."""
+        return self.everywhere or self.floored
 
     @property
     def pairs(self) -> tuple[int, int]:
@@ -111,7 +131,11 @@ class Layer(Shapes):
             STRIDE=window.stride,
             SHARED=window.shared,
             COORDINATES=window.coordinates,
+            RULE=COORDINATE_RULES.index(window.coordinate_rule),
             EVERYWHERE=self.everywhere,
+            SPREAD=self.spread,
+            FLOORED=self.floored,
+            FLOOR=self.floor if self.floored else 0.0,
             DIMS=self.dims,
             PLANE=self.height * self.width,
             PLACES=window.places,

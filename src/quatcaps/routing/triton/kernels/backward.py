@@ -22,6 +22,7 @@ from quatcaps.routing.triton.kernels.tiles import (
     load_tiles,
     locate,
     moved,
+    of_shares,
     over_dims,
     over_parents,
     plus_products,
@@ -93,7 +94,7 @@ def sum_parents(
             da = tl.sum(dweight * shares, 1)
             tl.store(place, da, mask=here)
         if FINDS != TOTALS:
-            dl = shares * a[:, None] * (dweight - da[:, None])
+            dl = shares * a[:, None] * (dweight - of_shares(da, log_sum, LAYER)[:, None])
             e0 += dl
             e1 = plus_weighted(e1, over_dims(dl, LAYER), d, COUNT)
             e2 = plus_weighted(e2, over_dims(dl, LAYER), squares, COUNT)
@@ -335,7 +336,7 @@ def under_parents(d, a, parents, LAYER: tl.constexpr):
     if LAYER.EVERYWHERE:
         log_sum = with_slack(log_sum)
     weight = tl.exp2(energy * (-0.5 * LOG2E) + (c - log_sum[:, None])) * a[:, None]
-    dl = weight * (dweight - da[:, None])
+    dl = weight * (dweight - of_shares(da, log_sum, LAYER)[:, None])
     weight, dl = over_dims(weight, LAYER), over_dims(dl, LAYER)
     dd = ()
     for h in tl.static_range(COUNT):
@@ -345,14 +346,22 @@ def under_parents(d, a, parents, LAYER: tl.constexpr):
 
 @triton.jit
 def under_none(d, a, k0, k1, k2, share, LAYER: tl.constexpr):
-    """dd and da, the latter but for the factor `share`, of uniform moments with the gradients k0, k1, k2."""
+    """dd and da, the latter but for the factor `share`, of uniform moments with the gradients k0, k1, k2. Where
+    positions do not compete yet, each has the whole of both."""
     COUNT: tl.constexpr = LAYER.COUNT
     slope = plus_products(k1, k2, d, COUNT)
-    evenly = over_dims((a * share * (1.0 / LAYER.PARENTS))[:, None], LAYER)
+    da = tl.sum(dot(k0, slope, d, LAYER), 1) * (1.0 / LAYER.PARENTS)
+    if LAYER.SPREAD:
+        given = a * share
+    else:
+        given = a
+        if LAYER.EVERYWHERE:
+            da = da / share
+    evenly = over_dims((given * (1.0 / LAYER.PARENTS))[:, None], LAYER)
     dd = ()
     for h in tl.static_range(COUNT):
         dd += (evenly * (slope[h] + k2[h] * d[h]),)
-    return dd, tl.sum(dot(k0, slope, d, LAYER), 1) * (1.0 / LAYER.PARENTS)
+    return dd, da
 
 
 @triton.jit

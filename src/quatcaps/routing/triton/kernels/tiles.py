@@ -109,11 +109,11 @@ def store_rows(target, rows, mask, COUNT: tl.constexpr, STRIDE: tl.constexpr):
 @triton.jit
 def load_logits(logit, p, j, here, mask, LAYER: tl.constexpr):
     """c_j in units of log 2, less its largest: a common offset of logits changes nothing, and costs digits. Where all
-    positions compete their offsets count, and the caller has taken off what an image has in common. The tile's parents
-    beyond the last get −∞."""
+    positions compete their offsets count, and the caller has taken off what an image has in common; held against a
+    floor, all of it counts. The tile's parents beyond the last get −∞."""
     c = tl.load(logit + p[:, None] * LAYER.PARENTS + j[None, :], mask=mask, other=float("-inf"))
     c = tl.where(here[:, None], c, 0.0)
-    if LAYER.EVERYWHERE:
+    if LAYER.EVERYWHERE or LAYER.FLOORED:
         return c * LOG2E
     else:
         return (c - tl.max(c, 1)[:, None]) * LOG2E
@@ -292,10 +292,16 @@ def dot(start, left, right, LAYER: tl.constexpr):
 
 @triton.jit
 def coordinates(b, LAYER: tl.constexpr):
-    """Where child b stands in its window: row and column, from 0 to 1."""
+    """Where child b stands in its window: row and column, by the window's rule."""
     place = b // LAYER.CHILDREN
-    row = (place // LAYER.KERNEL_WIDTH + 0.5) * (1.0 / LAYER.KERNEL_HEIGHT)
-    return row, (place % LAYER.KERNEL_WIDTH + 0.5) * (1.0 / LAYER.KERNEL_WIDTH)
+    if LAYER.RULE == 2:
+        return place * 0.0 + 0.1, place * 0.0 + 0.1
+    elif LAYER.RULE == 1:
+        row = (place // LAYER.KERNEL_WIDTH + 1.0) * (0.1 / LAYER.KERNEL_HEIGHT)
+        return row, (place % LAYER.KERNEL_WIDTH + 1.0) * (0.1 / LAYER.KERNEL_WIDTH)
+    else:
+        row = (place // LAYER.KERNEL_WIDTH + 0.5) * (1.0 / LAYER.KERNEL_HEIGHT)
+        return row, (place % LAYER.KERNEL_WIDTH + 0.5) * (1.0 / LAYER.KERNEL_WIDTH)
 
 
 @triton.jit
@@ -329,6 +335,16 @@ def deviations(m, matrix, u, b, LAYER: tl.constexpr, TILE: tl.constexpr, TILE_PA
         centred = moved(m, row, column, LAYER)
     seen = over_parents(u, LAYER)
     return votes(centred, -1.0, over_positions(matrix, LAYER), seen, LAYER, TILE, TILE_PARENTS)
+
+
+@triton.jit
+def of_shares(da, log_sum, LAYER: tl.constexpr):
+    """What the gradient of a child's activation takes from those of its logits: nothing where its total is the floor,
+    which does not depend on them."""
+    if LAYER.FLOORED:
+        return tl.where(log_sum > LAYER.FLOOR, da, 0.0)
+    else:
+        return da
 
 
 @triton.jit
