@@ -137,6 +137,7 @@ def attacked(
     from quatcaps.robustness.attacks import check_attacks
     from quatcaps.robustness.masking import in_words as masking_in_words
 
+    source = options.pop("source")
     if names is not None:
         check_attacks(names, [Victim(one) for one in networks])
     found = []
@@ -144,16 +145,16 @@ def attacked(
         with stages(console) as stage:
             some = shown(one, stage)
         own = None if names is None else [name for name in names if name != "vote" or Victim(one).has_votes]
+        elsewhere = None if source is None or source.name == one.name else source
         with counting(console, f"attacking {one.name}") as progress:
-            found.append(carry_out(one, some, device, attacks=own, progress=progress, **options))
+            found.append(carry_out(one, some, device, attacks=own, source=elsewhere, progress=progress, **options))
     for table in attack_tables(found):
         console.print(table.rich(console.width))
     for each in found:
         say(console, f"{each.name}: {masking_in_words(each.signs)}")
-    effort, source = options["effort"], options["source"]
     value = {
         "epsilon_unit": "network input" if options["normalised"] else "pixels in [0, 1]",
-        "effort": vars(effort),
+        "effort": vars(options["effort"]),
         "seed": options["seed"],
         "from": None if source is None else source.name,
         "networks": [each.to_json() for each in found],

@@ -116,31 +116,44 @@ def styles_of(found: Sequence[Attacked]) -> dict[str, tuple[str, Line]]:
 
 def draw_attacks(axes: Axes, found: Attacked, unit: str) -> None:
     dress(axes, literal(short(found.name)), unit, "error (%)")
-    for name, rates in found.within.items():
-        curve(axes, found, rates, *ATTACKS[name])
-    for rates in found.transfer.values():
-        curve(axes, found, rates, *TRANSFER)
+    curves = [(rates, *ATTACKS[name]) for name, rates in found.within.items()]
+    curves += [(rates, *TRANSFER) for rates in found.transfer.values()]
+    for number, (rates, colour, line) in enumerate(curves):
+        draw_curve(axes, found, rates, Style(colour, "."), line, apart(number, len(curves)))
     axes.axhline(found.clean.percent, color=MUTED, linewidth=1.2, linestyle=(0, (2, 2)), zorder=1)
     epsilon_axis(axes, found.epsilons)
 
 
 def draw_networks(axes: Axes, found: Sequence[Attacked], styles: Mapping[str, Style], unit: str) -> None:
     dress(axes, "Any of the attacks", unit, "error (%)")
-    for each in found:
+    for number, each in enumerate(found):
         if each.strongest:
-            colour, marker = styles[short(each.name)]
-            curve(axes, each, each.strongest, colour, "-", marker)
+            draw_curve(axes, each, each.strongest, styles[short(each.name)], "-", apart(number, len(found)))
     epsilon_axis(axes, sorted({epsilon for each in found for epsilon in each.epsilons}))
 
 
-def curve(axes: Axes, found: Attacked, rates: Sequence[Rate], colour: str, line: Line, marker: str = "") -> None:
+def apart(number: int, count: int) -> float:
+    """A factor on ε by which curves stand beside each other, so that their intervals can be told apart."""
+    return 1.025 ** (number - (count - 1) / 2)
+
+
+def draw_curve(
+    axes: Axes, found: Attacked, rates: Sequence[Rate], style: Style, line: Line, factor: float = 1.0
+) -> None:
     percents, bounds = [rate.percent for rate in rates], [wilson(rate) for rate in rates]
     below = [percent - bound.low for percent, bound in zip(percents, bounds, strict=True)]
     above = [bound.high - percent for percent, bound in zip(percents, bounds, strict=True)]
     axes.errorbar(
-        found.epsilons, percents, (below, above), color=colour, linestyle=line, marker=marker or None, linewidth=1.6,
-        elinewidth=0.9, capsize=2,
-    )  # fmt: skip
+        [factor * epsilon for epsilon in found.epsilons],
+        percents,
+        (below, above),
+        color=style.colour,
+        linestyle=line,
+        marker=style.marker,
+        linewidth=1.4,
+        elinewidth=0.8,
+        capsize=1.5,
+    )
 
 
 def epsilon_axis(axes: Axes, epsilons: Sequence[float]) -> None:

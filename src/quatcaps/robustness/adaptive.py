@@ -21,8 +21,8 @@ from quatcaps.robustness.objectives import (
 MOMENTUM = 0.75
 ENOUGH = 0.75
 """The share of steps since the last checkpoint that must have raised the loss for the step size to stay."""
-FIRST, SHORTER, SHORTEST = 0.22, 0.03, 0.06
-"""Of all steps: where the first checkpoint lies, by how much the next distance is less, and the least distance."""
+FIRST, SHORTER, SHORTEST = 22, 3, 6
+"""In % of all steps: where the first checkpoint lies, by how much the next distance is less, and the least distance."""
 
 
 def checkpoints(steps: int) -> list[int]:
@@ -31,9 +31,9 @@ def checkpoints(steps: int) -> list[int]:
     >>> checkpoints(100)
     [22, 41, 57, 70, 80, 87, 93, 99]
     """
-    found, before, now = [], 0.0, FIRST
-    while (number := -int(-now * steps // 1)) <= steps:
-        found.append(number)
+    found, before, now = [], 0, FIRST
+    while now <= 100:
+        found.append(-(-now * steps // 100))
         before, now = now, now + max(now - before - SHORTER, SHORTEST)
     return found
 

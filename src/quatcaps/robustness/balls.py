@@ -10,7 +10,7 @@ from torch import Tensor
 
 from quatcaps.errors import QuatcapsError
 
-Radius = float | Tensor
+Radius = int | float | Tensor
 """ε: one number, or a tensor that broadcasts to (N, channels, 1, 1) with one for each image and channel."""
 
 

@@ -91,7 +91,7 @@ def carlini_wagner(
     at_least_one("steps", steps)
     at_least_one("searches", searches)
     centre = torch.atanh((2 * images - 1) * (1 - EDGE))
-    found, nearest = images.clone(), torch.full((len(images),), torch.inf, device=images.device)
+    found, nearest = images.clone(), images.new_full((len(images),), torch.inf)
     low, high = torch.zeros_like(nearest), torch.full_like(nearest, torch.inf)
     weight = torch.full_like(nearest, first)
     for _ in range(searches):
