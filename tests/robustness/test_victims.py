@@ -132,8 +132,10 @@ def test_all_attacks_on_a_network(noise_images: ImageSet) -> None:
     effort = Effort(steps=2, queries=3)
     names = tuple(name for name in ATTACKS if name != "cw")  # it takes hundreds of gradients
     options = {"epsilons": (0.1, 0.02), "effort": effort, "attacks": names}
-    found, again = (attack(chosen.trained, images, CPU, **options) for _ in range(2))  # type: ignore[arg-type]
-    assert found == again
+    found = attack(chosen.trained, images, CPU, **options)  # type: ignore[arg-type]
+    only = {**options, "attacks": ("pgd", "square"), "masking": False}
+    again = attack(chosen.trained, images, CPU, **only)  # type: ignore[arg-type]
+    assert again.within == {name: found.within[name] for name in ("pgd", "square")}
     assert found.clean.errors == 0
     assert found.epsilons == (0.02, 0.1)
     assert list(found.within) == list(WITHIN)

@@ -68,7 +68,8 @@ class Trial:
         """Adversarial images of all images, or of those `where` a mask (N,) says; the others stay as they are."""
         found = self.pixels.clone()
         chosen = torch.arange(len(self)) if where is None else where.nonzero().flatten()
-        for number, rows in enumerate(chosen.to(self.pixels.device).split(BATCH)):
+        parts = chosen.to(self.pixels.device).split(BATCH) if len(chosen) else ()
+        for number, rows in enumerate(parts):
             chance = torch.Generator().manual_seed(mix(mix(self.seed, zlib.crc32(name.encode())), number))
             pixels = self.pixels[rows]
             found[rows] = attack(self.victim, pixels, self.labels[rows], self.radius(epsilon, pixels), chance)
