@@ -42,7 +42,16 @@ def runs(toys_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[st
 
 @pytest.mark.usefixtures("unchecked")
 def test_two_networks_side_by_side(command: Callable, runs: dict[str, Path], toys_folder: Path, tmp_path: Path) -> None:
-    given = ("--beside", runs["plain"], "--from", runs["plain"], "--attacks", "fgsm,pgd,vote", "--data-dir", toys_folder)
+    given = (
+        "--beside",
+        runs["plain"],
+        "--from",
+        runs["plain"],
+        "--attacks",
+        "fgsm,pgd,vote",
+        "--data-dir",
+        toys_folder,
+    )
     outcome = command("attack", runs["capsules"], *given, *SHORT)
     assert outcome.code == 0, outcome.err
     for words in ("capsules (", "plain (", "any of them", "from plain", "gradient masking", "attack.png"):

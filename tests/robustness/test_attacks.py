@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
@@ -73,8 +74,12 @@ def test_one_step_on_a_linear_classifier_is_the_corner() -> None:
     torch.testing.assert_close(fgsm(classifier, images, labels, EPSILON), images + EPSILON * towards)
 
 
+def short_search(*given: Any) -> Tensor:
+    return carlini_wagner(*given, steps=60, searches=5)
+
+
 @pytest.mark.usefixtures("unchecked")
-@pytest.mark.parametrize(("attack", "classes"), [(deepfool, 4), (carlini_wagner, 2)])
+@pytest.mark.parametrize(("attack", "classes"), [(deepfool, 4), (short_search, 2)])
 def test_the_nearest_image_of_a_linear_classifier(attack: Callable[..., Tensor], classes: int) -> None:
     """‖x' − x‖ = margin / ‖w₁ − w₀‖; with several classes the least over the others."""
     classifier, weights = linear(classes)
@@ -88,7 +93,7 @@ def test_the_nearest_image_of_a_linear_classifier(attack: Callable[..., Tensor],
     assert misclassified(classifier(found), labels).all()
     measured = distances(images, found)
     assert (measured >= exact - 1e-9).all()
-    torch.testing.assert_close(measured, exact, rtol=0.03, atol=3e-3 if attack is carlini_wagner else 1e-5)
+    torch.testing.assert_close(measured, exact, rtol=0.03, atol=6e-3 if attack is short_search else 1e-5)
 
 
 def test_what_is_misclassified_stays_as_it_is() -> None:
@@ -198,5 +203,5 @@ def test_more_starts_break_no_less() -> None:
 def test_epsilon_has_bounds(epsilon: float) -> None:
     with pytest.raises(QuatcapsError, match=r"ε = .*: pixels lie in \[0, 1\], it must be above 0 and at most 1"):
         Ball.around(torch.zeros(1, *SHAPE), epsilon)
-    with pytest.raises(QuatcapsError, match="for 8/255 give 0.0314"):
+    with pytest.raises(QuatcapsError, match=r"for 8/255 give 0\.0314"):
         Ball.around(torch.zeros(1, *SHAPE), 8.0)

@@ -14,7 +14,7 @@ from quatcaps.errors import QuatcapsError
 from quatcaps.models import build
 from quatcaps.models.logits import Logits
 from quatcaps.models.network import Network
-from quatcaps.robustness import Effort, Victim, attack, fgsm, projected_ascent, some_images, under_attack
+from quatcaps.robustness import Distances, Effort, Victim, attack, fgsm, projected_ascent, some_images, under_attack
 from quatcaps.robustness.attacks import ATTACKS, NEAREST, WITHIN, check_attacks
 from quatcaps.robustness.masking import in_words
 from quatcaps.robustness.objectives import with_gradient
@@ -76,10 +76,9 @@ def test_gradients_go_through_the_preprocessing(noise_images: ImageSet) -> None:
 def test_weights_are_as_before_after_an_attack(noise_images: ImageSet) -> None:
     chosen = victim()
     network = chosen.trained.network.train()
-    with pytest.raises(ZeroDivisionError), under_attack(chosen):
+    with under_attack(chosen):
         assert not network.training
         assert not any(weight.requires_grad for weight in network.parameters())
-        raise ZeroDivisionError
     assert network.training
     assert all(weight.requires_grad for weight in network.parameters())
 
@@ -102,7 +101,7 @@ def test_the_vote_attack_raises_its_loss(noise_images: ImageSet) -> None:
 def test_no_capsules_no_votes() -> None:
     plain = victim(network=build("cnn-small", channels=2, classes=3, seed=0))
     assert not plain.has_votes
-    with pytest.raises(QuatcapsError, match="tiny is a SmallCNN without class capsules.*give a capsule network"):
+    with pytest.raises(QuatcapsError, match=r"tiny is a SmallCNN without class capsules.*give a capsule network"):
         check_attacks(["vote"], [plain])
     check_attacks(["vote"], [plain, victim()])
     with pytest.raises(QuatcapsError, match="unknown attack 'pdg': did you mean 'pgd'"):
@@ -128,9 +127,9 @@ def test_all_attacks_on_a_network(noise_images: ImageSet) -> None:
     chosen = victim()
     with torch.no_grad():
         labels = torch.cat([chosen(part.float() / 255).argmax(1) for part in noise_images.images.split(30)])
-    images = some_images(replace(noise_images, labels=labels), 8)
-    effort = Effort(steps=2, queries=3)
-    names = tuple(name for name in ATTACKS if name != "cw")  # it takes hundreds of gradients
+    images = some_images(replace(noise_images, labels=labels), 6)
+    effort = Effort(steps=1, queries=2)
+    names = tuple(WITHIN)  # the others take hundreds of gradients
     options = {"epsilons": (0.1, 0.02), "effort": effort, "attacks": names}
     found = attack(chosen.trained, images, CPU, **options)  # type: ignore[arg-type]
     only = {**options, "attacks": ("pgd", "square"), "masking": False}
@@ -139,11 +138,11 @@ def test_all_attacks_on_a_network(noise_images: ImageSet) -> None:
     assert found.clean.errors == 0
     assert found.epsilons == (0.02, 0.1)
     assert list(found.within) == list(WITHIN)
-    assert list(found.nearest) == ["deepfool"]
-    assert set(names) | {"cw"} == {*WITHIN, *NEAREST}
+    assert found.nearest == {}
+    assert (*WITHIN, *NEAREST) == ATTACKS
     for rates in found.within.values():
         for one, all_of_them in zip(rates, found.strongest, strict=True):
-            assert 0 <= one.errors <= all_of_them.errors <= 8
+            assert 0 <= one.errors <= all_of_them.errors <= 6
     assert found.strongest[1].errors > 0
     assert found.success(found.strongest[1]) == found.strongest[1].percent
     value = found.to_json()
@@ -154,13 +153,13 @@ def test_all_attacks_on_a_network(noise_images: ImageSet) -> None:
 class Stepped(Network):
     """Scores that change by steps: a gradient of 0 everywhere, as of a network whose gradients are masked."""
 
-    def __init__(self) -> None:
+    def __init__(self, smooth: bool = False) -> None:
         super().__init__(2, 3)
-        self.plain = torch.nn.Linear(2, 3)
+        self.plain, self.smooth = torch.nn.Linear(2, 3, bias=False), smooth
 
     def forward(self, images: Tensor) -> Logits:
-        scores = self.plain(images.mean((2, 3)))
-        return Logits((1000 * scores).round() / 1000 + 0 * scores)
+        scores = self.plain(images.mean((2, 3)) - 0.5)
+        return Logits(scores if self.smooth else (1000 * scores).round() / 1000 + 0 * scores)
 
 
 def test_masked_gradients_are_seen(noise_images: ImageSet) -> None:
@@ -168,13 +167,26 @@ def test_masked_gradients_are_seen(noise_images: ImageSet) -> None:
     with torch.no_grad():
         labels = chosen(noise_images.images.float() / 255).argmax(1)
     images = replace(noise_images, labels=labels)
-    options = {"epsilons": (0.1,), "effort": Effort(steps=2, queries=40), "attacks": ("pgd",)}
+    options = {"epsilons": (0.1,), "effort": Effort(steps=2, queries=40), "attacks": ("pgd", "deepfool")}
     found = attack(chosen.trained, images, CPU, **options)  # type: ignore[arg-type]
+    assert found.nearest["deepfool"] == Distances(0, 60, None, None)
     seen = {sign.check for sign in found.signs if sign.seen}
     assert {"gradients", "large ε"} <= seen
     assert "gradient masking: " in in_words(found.signs)
     assert "the loss of 100.0% of the images has no gradient" in in_words(found.signs)
     assert in_words([]) == "gradient masking was not looked for"
+
+
+def test_a_plain_network_shows_no_sign(noise_images: ImageSet) -> None:
+    chosen = victim({"standardise": "none", "image_size": 32, "crop": 0}, Stepped(smooth=True))
+    with torch.no_grad():
+        images = replace(noise_images, labels=chosen(noise_images.images.float() / 255).argmax(1))
+    options = {"epsilons": (0.002, 0.1), "effort": Effort(steps=4, queries=10), "attacks": ("pgd", "deepfool")}
+    found = attack(chosen.trained, images, CPU, **options)  # type: ignore[arg-type]
+    assert in_words(found.signs) == "no sign of gradient masking in 7 looks"
+    near = found.nearest["deepfool"]
+    assert near.found == near.images == 60
+    assert 0 < near.mean < 1  # type: ignore[operator]
 
 
 def test_examples_of_another_network(noise_images: ImageSet) -> None:
