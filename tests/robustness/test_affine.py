@@ -10,7 +10,7 @@ import torch
 from quatcaps.data.imageset import ImageSet
 from quatcaps.errors import QuatcapsError
 from quatcaps.robustness import AFFNIST, affine, changed
-from quatcaps.robustness.affine import PARTS, STILL, AffineRanges
+from quatcaps.robustness.affine_changes import PARTS, STILL, AffineRanges
 from quatcaps.weights.zoo import trained
 
 CPU = torch.device("cpu")

@@ -26,7 +26,7 @@ from quatcaps.robustness import (
 )
 from quatcaps.robustness.adaptive import ENOUGH, checkpoints
 from quatcaps.robustness.objectives import misclassified, of_scores, with_gradient
-from quatcaps.robustness.square import share_at, squares
+from quatcaps.robustness.squares import share_at, squares
 
 SHAPE = (1, 4, 4)
 EPSILON = 0.05

@@ -16,7 +16,7 @@ from quatcaps.report.intervals import wilson
 from quatcaps.report.poses import short
 from quatcaps.report.styles import Style, styles_for
 from quatcaps.report.tables import NOTHING, Table
-from quatcaps.robustness.affine import Affine
+from quatcaps.robustness.affine_changes import Affine
 from quatcaps.robustness.measure import Attacked
 from quatcaps.training.measure import Rate
 

@@ -10,7 +10,7 @@ Attacks are functions of any classifier, pixels in [0, 1] → scores (N, classes
 """
 
 from quatcaps.robustness.adaptive import apgd
-from quatcaps.robustness.affine import AFFNIST, Affine, AffineRanges, affine, changed
+from quatcaps.robustness.affine_changes import AFFNIST, Affine, AffineRanges, affine, changed
 from quatcaps.robustness.attacks import ATTACKS, Effort
 from quatcaps.robustness.balls import Ball
 from quatcaps.robustness.gradient import bim, fgsm, pgd, projected_ascent
@@ -18,7 +18,7 @@ from quatcaps.robustness.masking import Sign
 from quatcaps.robustness.measure import Attacked, Distances, attack
 from quatcaps.robustness.minimal import carlini_wagner, deepfool, distances
 from quatcaps.robustness.objectives import cross_entropy, dlr, margin
-from quatcaps.robustness.square import square
+from quatcaps.robustness.squares import square
 from quatcaps.robustness.trials import some_images
 from quatcaps.robustness.victims import Victim, under_attack
 

@@ -14,7 +14,7 @@ from quatcaps.robustness.balls import Radius
 from quatcaps.robustness.gradient import bim, fgsm, pgd, projected_ascent
 from quatcaps.robustness.minimal import carlini_wagner, deepfool
 from quatcaps.robustness.objectives import dlr, misclassified
-from quatcaps.robustness.square import square
+from quatcaps.robustness.squares import square
 from quatcaps.robustness.victims import Victim
 
 FEWEST_CLASSES = 3
@@ -87,7 +87,9 @@ NEAREST: Mapping[str, Nearest] = {
 }
 """Attacks that look for the nearest misclassified image, in the Euclidean norm, by name."""
 ATTACKS = (*WITHIN, *NEAREST)
+"""The names of all attacks."""
 USUAL = ("fgsm", "bim", "pgd", "vote", "deepfool")
+"""Those that are meant where none is named."""
 
 
 def check_attacks(names: Sequence[str], victims: Sequence[Victim]) -> None:

@@ -44,6 +44,7 @@ class AffineRanges:
 
 
 AFFNIST = AffineRanges()
+"""The ranges of affNIST."""
 STILL = AffineRanges(0.0, 0.0, 1.0, 1.0, moved=False)
 PARTS = {
     "as they are": STILL,
