@@ -135,9 +135,12 @@ def attacked(
     from quatcaps.robustness import Victim
     from quatcaps.robustness import attack as carry_out
     from quatcaps.robustness.attacks import check_attacks
+    from quatcaps.robustness.balls import check_epsilon
     from quatcaps.robustness.masking import in_words as masking_in_words
 
     source = options.pop("source")
+    for epsilon in options["epsilons"]:
+        check_epsilon(epsilon, normalised=options["normalised"])
     if names is not None:
         check_attacks(names, [Victim(one) for one in networks])
     found = []
