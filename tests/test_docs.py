@@ -24,6 +24,7 @@ RUN = (
     "mathematics",
     "models",
     "data",
+    "robustness",
     "howto/own-data",
     "howto/fine-tuning",
     "howto/resume",
@@ -34,6 +35,7 @@ NOT_TRIED = (
     "flowers",  # a folder that the reader has
     "photos",
     "inspect",  # minutes of rendering
+    "attack",  # minutes of gradients
     "explore",  # a server
     "--quick",  # minutes of training
 )

@@ -98,6 +98,21 @@ def test_what_is_told_of_poses_was_measured() -> None:
     assert [words for words in told if words not in text] == []
 
 
+def test_what_is_told_of_robustness_was_measured() -> None:
+    text = (RESULTS.parent / "docs/robustness.md").read_text(encoding="utf-8")
+    told = []
+    found = json.loads((RESULTS / "attacked/qcn-toys/attack.json").read_text(encoding="utf-8"))["networks"][0]
+    for name, words in (("fgsm", "FGSM"), ("pgd", "PGD"), ("vote", "vote attack")):
+        percents = [rate["error_percent"] for rate in (found["clean"], *found["attacks"][name])]
+        told.append(f"| {words} | {' | '.join(f'{percent:.1f}' for percent in percents)} |")
+    for frame, words in ((28, "a frame of 28×28"), (40, "affNIST's frame of 40×40")):
+        path = RESULTS / f"attacked/qcn-mnist-{frame}/affine.json"
+        (network,) = json.loads(path.read_text(encoding="utf-8"))["networks"]
+        percents = [rate["error_percent"] for rate in network["errors"].values()]
+        told.append(f"| in {words} | {' | '.join(f'{percent:.2f}' for percent in percents)} |")
+    assert [words for words in told if words not in text] == []
+
+
 def test_what_is_told_of_unseen_kinds_was_measured() -> None:
     text = (RESULTS.parent / "docs/poses.md").read_text(encoding="utf-8")
     table = (RESULTS / "poses.md").read_text(encoding="utf-8")

@@ -20,7 +20,7 @@ ROOMS = (
     ("models", "data"),
     ("testing",),
     ("training",),
-    ("inspection", "explorer"),
+    ("inspection", "explorer", "robustness"),
     ("report",),
     ("bench",),
     ("paper",),

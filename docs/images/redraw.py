@@ -27,13 +27,17 @@ from quatcaps.inspection.inspection import Inspection, Turn
 from quatcaps.inspection.probe import Probe
 from quatcaps.inspection.turns import Transfer
 from quatcaps.report.poses import pose_figure
+from quatcaps.report.robustness import attack_figure
 from quatcaps.report.viewpoint_sheet import viewpoint_sheet
+from quatcaps.robustness import Attacked
+from quatcaps.training.measure import Rate
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 THROUGHPUT = {"training-h200": "h200-training", "cpu-arm-2core": "cpu-arm-2core"}
 SCALING = {"scaling-h200": "h200-scaling"}
 INSPECTED = ("qcn-smallnorb",)
+ATTACKED = ("qcn-toys",)
 CATEGORY, INSTANCE, SIDE = 0, 4, 48
 """The toy of viewpoints.png, and the pixels of its views."""
 VARIANTS = {words: name for name, words in LABELS.items()}
@@ -90,6 +94,23 @@ def inspection(value: dict[str, Any]) -> Inspection:
     return Inspection(**{**value, **changes})
 
 
+def attacked(value: dict[str, Any]) -> Attacked:
+    """What the picture needs of it."""
+
+    def curves(by_name: dict[str, Any]) -> dict[str, tuple[Rate, ...]]:
+        return {name: tuple(made(Rate, point) for point in points) for name, points in by_name.items()}
+
+    return Attacked(
+        **{name: value[name] for name in ("name", "model", "parameters", "images")},
+        clean=made(Rate, value["clean"]),
+        epsilons=tuple(point["epsilon"] for point in value["strongest"]),
+        within=curves(value["attacks"]),
+        strongest=curves({"": value["strongest"]})[""],
+        nearest={},
+        transfer=curves(value["transfer"]),
+    )
+
+
 def one_toy() -> ImageSet:
     """A training toy of smallNORB's arrangement from every viewpoint, in one light."""
     grid = torch.cartesian_prod(torch.tensor(ELEVATIONS), torch.tensor(AZIMUTHS))
@@ -113,3 +134,6 @@ for picture, name in SCALING.items():
 for name in INSPECTED:
     folder = ROOT / "results/inspected" / name
     pose_figure([inspection(each) for each in read(folder / "poses.json")["networks"]], folder / "poses.png")
+for name in ATTACKED:
+    folder = ROOT / "results/attacked" / name
+    attack_figure([attacked(each) for each in read(folder / "attack.json")["networks"]], folder / "attack.png")

@@ -6,7 +6,8 @@
 `build` makes networks by name, `load` trained ones; `train`, `evaluate`, `predict` and `export` do what the command
 line does; `save`, `save_pretrained`, `push_to_hub` and `from_pretrained` keep networks and share them.
 `layers`, `poses`, `routing` and `quaternion` are for networks of one's own, `testing` for tests of them, `inspection`
-for what their poses know; what is registered has a name that `build`, `train` and the command line know.
+for what their poses know, `robustness` for attacks on them; what is registered has a name that `build`, `train` and the
+command line know.
 """
 
 from __future__ import annotations
@@ -15,7 +16,19 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from quatcaps import data, inspection, layers, losses, models, poses, quaternion, routing, testing, weights
+    from quatcaps import (
+        data,
+        inspection,
+        layers,
+        losses,
+        models,
+        poses,
+        quaternion,
+        robustness,
+        routing,
+        testing,
+        weights,
+    )
     from quatcaps.capsules import Capsules
     from quatcaps.errors import QuatcapsError
     from quatcaps.exporting import export
@@ -53,6 +66,7 @@ __all__ = [
     "register_model",
     "register_pose",
     "register_routing",
+    "robustness",
     "routing",
     "save",
     "save_pretrained",

@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from quatcaps import __version__
+from quatcaps.cli.attack import attack
 from quatcaps.cli.bench import bench
 from quatcaps.cli.data import data_app
 from quatcaps.cli.demo import demo
@@ -63,7 +64,7 @@ def options(
     add_plugins(plugin or [])
 
 
-for command in (train, evaluate, predict, inspect, explore, export, demo, reproduce, models, bench):
+for command in (train, evaluate, predict, inspect, attack, explore, export, demo, reproduce, models, bench):
     app.command(cls=Grouped)(command)
 app.add_typer(data_app, name="data")
 app.add_typer(weights_app, name="weights")

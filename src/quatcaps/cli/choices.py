@@ -25,6 +25,9 @@ DATASETS = (
 RECIPES = ("paper", "best", "fast", "small", "demo", "demo-cnn")
 CHECKPOINTS = ("best", "last")
 SPLITS = ("test", "train", "validation")
+ATTACKS = (
+    "fgsm", "bim", "pgd", "vote", "apgd-ce", "apgd-dlr", "square", "ensemble", "deepfool", "cw",
+)  # fmt: skip
 NAMED = {"model": MODELS, "dataset": DATASETS}
 """Settings whose help names them all; the help of the others has the choices in its words."""
 CHOICES: Mapping[str, tuple[str, ...]] = {

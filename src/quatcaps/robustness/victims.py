@@ -1,0 +1,119 @@
+"""A trained network as attackers see it: pixels in [0, 1] in, scores out, gradients through its preprocessing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from quatcaps.accelerator import current
+from quatcaps.data.preprocessing import SMALLEST_DEVIATION, centre_crop, standardised
+from quatcaps.errors import QuatcapsError
+from quatcaps.layers.capsules import without_autocast
+from quatcaps.layers.explanation import stopped_early
+from quatcaps.models.capsule_network import CapsuleNetwork
+from quatcaps.pipelines import Pipeline
+from quatcaps.robustness.objectives import Loss, Objective, Values, cross_entropy
+from quatcaps.training.trained import Trained
+
+
+@dataclass(frozen=True)
+class Victim:
+    """A trained network, called with pixels (N, channels, height, width) in [0, 1]: scores (N, classes).
+
+    The network sees the middle of the image, standardised as when it is evaluated; gradients go through both. Scores
+    are what its cross-entropy reads in training: those of the network times `score_scale`. Of several windows of a test
+    image (`test_crops`), only the middle one is attacked.
+    """
+
+    trained: Trained
+
+    @property
+    def pipeline(self) -> Pipeline:
+        return self.trained.config
+
+    @property
+    def scale(self) -> float:
+        return self.trained.config.score_scale
+
+    @property
+    def has_votes(self) -> bool:
+        """Whether there are class capsules whose votes can be attacked."""
+        return isinstance(self.trained.network, CapsuleNetwork)
+
+    def __call__(self, pixels: Tensor) -> Tensor:
+        with current(pixels.device):
+            return self.scale * self.trained.network(self.seen(pixels)).scores.float()
+
+    def seen(self, pixels: Tensor) -> Tensor:
+        """What the network sees of pixels in [0, 1]: the middle, standardised."""
+        side = self.pipeline.crop
+        cropped = centre_crop(pixels, side) if side and pixels.shape[2:] != (side, side) else pixels
+        return standardised(self.pipeline, 255 * cropped)
+
+    def votes(self, loss: Loss = cross_entropy) -> Objective:
+        """The objective of the vote attack (Gu et al. 2021): a loss on what the votes of the class capsules say before
+        routing has weighed them.
+
+        Theirs is the length of the mean vote. Votes of Gaussian routing have no length that counts; what counts is how
+        well they agree. So the loss reads the class activations that the votes come to in equal shares, that is after
+        one iteration. Whether an image is misclassified is told by the network as it is.
+        """
+        network = self.trained.network
+        if not isinstance(network, CapsuleNetwork):
+            raise QuatcapsError(
+                f"{self.trained.name} is a {type(network).__name__} without class capsules, so that there are no votes "
+                "to attack: give a capsule network, or other --attacks"
+            )
+
+        def objective(images: Tensor, labels: Tensor) -> Values:
+            with current(images.device):
+                unrouted, routed = agreement(network, self.seen(images))
+            return Values(loss(self.scale * unrouted.float(), labels), self.scale * routed.float())
+
+        return objective
+
+    def deviations(self, pixels: Tensor) -> Tensor:
+        """(N or 1, channels or 1, 1, 1): by how much a pixel in [0, 1] must change for the network's input to change
+        by 1. Of images that are standardised one by one it is the deviation of the image as it is."""
+        if self.pipeline.standardise == "none":
+            return pixels.new_ones(1, 1, 1, 1)
+        if self.pipeline.standardise == "channel":
+            return pixels.new_tensor(self.pipeline.deviation).view(1, -1, 1, 1)
+        side = self.pipeline.crop
+        middle = centre_crop(pixels, side) if side and pixels.shape[2:] != (side, side) else pixels
+        return middle.std((2, 3), correction=0, keepdim=True).clamp(min=SMALLEST_DEVIATION / 255)
+
+
+def agreement(network: CapsuleNetwork, images: Tensor) -> tuple[Tensor, Tensor]:
+    """Class activations (N, classes) by the votes in equal shares, and by the votes as they are routed."""
+    poses, activations = network.primary(images)
+    for layer in network.layers:
+        poses, activations = layer(poses, activations)
+    with without_autocast(poses.device):
+        votes = network.classify.votes_of(poses, activations)
+        first = next(stopped_early(network.classify.routing))
+        return first(votes).activations.flatten(1), network.classify.routing(votes).activations.flatten(1)
+
+
+@contextmanager
+def under_attack(*victims: Victim) -> Iterator[None]:
+    """In evaluation mode, and without gradients of weights; both are put back at the end."""
+    networks = [victim.trained.network for victim in victims]
+    modes = [network.training for network in networks]
+    learned = [weight for network in networks for weight in network.parameters() if weight.requires_grad]
+    try:
+        for network in networks:
+            network.eval()
+        for weight in learned:
+            weight.requires_grad_(False)
+        with torch.no_grad():
+            yield
+    finally:
+        for weight in learned:
+            weight.requires_grad_(True)
+        for network, mode in zip(networks, modes, strict=True):
+            network.train(mode)

@@ -1,0 +1,115 @@
+"""`quatcaps attack`: tables, numbers and a picture; what it refuses."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+
+from quatcaps import data
+from quatcaps.cli.attack import numbers_of
+from quatcaps.cli.choices import ATTACKS
+from quatcaps.errors import QuatcapsError
+from quatcaps.report.robustness import ATTACKS as DRAWN
+from quatcaps.robustness import attacks
+from quatcaps.robustness.measure import EPSILONS
+from quatcaps.training import checkpoint
+from quatcaps.training.checkpoint import Position
+from quatcaps.training.config import TrainingConfig
+from quatcaps.training.run import create_run
+
+TINY = {"primary": 4, "pose_blocks": ((8, 2), (8, 2)), "activation_blocks": ((8, 4),), "capsules": ((4, 3, 2),)}
+SHORT = ("--images", 10, "--epsilon", "0.02,1/10", "--steps", 2, "--queries", 3, "--device", "cpu")
+
+
+@pytest.fixture(scope="module")
+def runs(toys_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Runs whose networks nobody trained: capsules, and a network without."""
+    folder = tmp_path_factory.mktemp("runs")
+    found = {}
+    for name, model, settings in (("capsules", "qcn", TINY), ("plain", "cnn-small", {"widths": (4, 4)})):
+        config = TrainingConfig(dataset="toys-mini", model=model, model_settings=settings, epochs=1, device="cpu")
+        run = create_run(folder / name, config, data.load("toys-mini", "train", folder=toys_folder))
+        network = run.network()
+        optimiser = torch.optim.Adam(network.parameters())
+        checkpoint.save(run.checkpoints, network, optimiser, Position(step=1, epoch=1, seconds=1.0))
+        found[name] = folder / name
+    return found
+
+
+@pytest.mark.usefixtures("unchecked")
+def test_two_networks_side_by_side(command: Callable, runs: dict[str, Path], toys_folder: Path, tmp_path: Path) -> None:
+    given = (
+        "--beside",
+        runs["plain"],
+        "--from",
+        runs["plain"],
+        "--attacks",
+        "fgsm,pgd,vote",
+        "--data-dir",
+        toys_folder,
+    )
+    outcome = command("attack", runs["capsules"], *given, *SHORT)
+    assert outcome.code == 0, outcome.err
+    for words in ("capsules (", "plain (", "any of them", "from plain", "gradient masking", "attack.png"):
+        assert words in outcome.out
+    value = json.loads((runs["capsules"] / "attack.json").read_text())
+    capsules, plain = value["networks"]
+    assert list(capsules["attacks"]) == ["fgsm", "pgd", "vote"]
+    assert list(plain["attacks"]) == ["fgsm", "pgd"]  # no votes
+    assert list(capsules["transfer"]) == [str(runs["plain"])]
+    assert plain["transfer"] == {}  # not from itself
+    assert [each["epsilon"] for each in capsules["strongest"]] == [0.02, 0.1]
+    assert {sign["check"] for sign in capsules["masking"]} >= {"votes", "transfer", "black box"}
+    assert (runs["capsules"] / "attack.png").read_bytes().startswith(b"\x89PNG")
+    assert not list(runs["plain"].glob("attack.*"))
+
+
+@pytest.mark.usefixtures("unchecked")
+def test_the_same_numbers_every_time(
+    command: Callable, runs: dict[str, Path], toys_folder: Path, tmp_path: Path
+) -> None:
+    given = ("--attacks", "pgd,square", "--no-masking", "--normalised", "--data-dir", toys_folder, "--json", *SHORT)
+    first, second = (command("attack", runs["plain"], "--output", tmp_path / name, *given) for name in ("one", "two"))
+    assert first.code == 0, first.err
+    value = json.loads(first.out)
+    assert first.out == second.out
+    assert value == json.loads((tmp_path / "one" / "attack.json").read_text())
+    assert value["epsilon_unit"] == "network input"
+    assert value["effort"] == {"steps": 2, "restarts": 1, "queries": 3}
+    assert value["networks"][0]["clean"]["images"] == 10
+    assert not (runs["plain"] / "attack.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (("--epsilon", "0.03,x"), "--epsilon '0.03,x': 'x' is no number; write 0.01,0.031 or 8/255"),
+        (("--epsilon", "8"), "ε = 8: pixels lie in [0, 1], it must be above 0 and at most 1; for 8/255 give 0.0314"),
+        (("--epsilon", ","), "no ε was given: give at least one, such as 0.031"),
+        (("--attacks", "vote"), "is a SmallCNN without class capsules, so that there are no votes to attack"),
+        (("--attacks", "pdg"), "unknown attack 'pdg': did you mean 'pgd'?"),
+        (("--beside", "qcn-mnist"), "qcn-mnist was trained on mnist"),
+        (("--frame", "40"), "--frame 40 is for affine changes: give --affine too"),
+        (("--affine",), "affine changes are for what stands on a black ground, such as mnist"),
+    ],
+)
+def test_what_it_refuses(
+    given: tuple[str, ...], message: str, command: Callable, runs: dict[str, Path], toys_folder: Path
+) -> None:
+    outcome = command("attack", runs["plain"], *given, "--images", 5, "--device", "cpu", "--data-dir", toys_folder)
+    assert outcome.code == 1
+    assert message in outcome.err
+    assert not list(runs["plain"].glob("a[tf]*.json"))
+
+
+def test_names_are_those_that_there_are() -> None:
+    assert ATTACKS == attacks.ATTACKS
+    assert set(DRAWN) == set(attacks.WITHIN)
+    assert set(attacks.USUAL) <= set(ATTACKS)
+    assert tuple(numbers_of("0.004,0.008,0.016,0.031,0.1")) == EPSILONS
+    with pytest.raises(QuatcapsError, match="1/0"):
+        numbers_of("1/0")

@@ -1,0 +1,220 @@
+"""Trained networks under attack: through their preprocessing, by their votes, with signs of masked gradients."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import torch
+from torch import Tensor
+
+from quatcaps.data.imageset import ImageSet
+from quatcaps.data.preprocessing import for_evaluation
+from quatcaps.errors import QuatcapsError
+from quatcaps.models import build
+from quatcaps.models.logits import Logits
+from quatcaps.models.network import Network
+from quatcaps.robustness import Distances, Effort, Victim, attack, fgsm, projected_ascent, some_images, under_attack
+from quatcaps.robustness.attacks import ATTACKS, NEAREST, WITHIN, check_attacks
+from quatcaps.robustness.masking import in_words
+from quatcaps.robustness.objectives import with_gradient
+from quatcaps.robustness.trials import Trial, pixels_of
+from quatcaps.robustness.victims import agreement
+from quatcaps.training.config import TrainingConfig
+from quatcaps.training.trained import Trained
+
+CPU = torch.device("cpu")
+TINY = {"primary": 4, "pose_blocks": ((8, 2), (8, 2)), "activation_blocks": ((8, 4),), "capsules": ((4, 3, 2),)}
+PIPELINES = (
+    {"standardise": "view", "image_size": 32, "crop": 28},
+    {"standardise": "channel", "mean": (0.4,), "deviation": (0.25,), "image_size": 32, "crop": 0},
+    {"standardise": "none", "image_size": 32, "crop": 28},
+)
+
+
+def victim(pipeline: dict[str, object] = PIPELINES[0], network: Network | None = None) -> Victim:
+    network = network or build("qcn", channels=2, classes=3, seed=0, **TINY)
+    config = TrainingConfig(score_scale=10.0, **pipeline)
+    return Victim(Trained("tiny", network.eval(), config, 2, ("one", "two", "three"), (32, 32)))
+
+
+@pytest.mark.parametrize("pipeline", PIPELINES)
+def test_scores_are_those_of_evaluation(pipeline: dict[str, object], noise_images: ImageSet) -> None:
+    """Bytes as evaluation takes them, and the same as parts of 255."""
+    chosen = victim(pipeline)
+    stored = noise_images.at(slice(0, 4))
+    with torch.no_grad():
+        wanted = chosen.trained.network(for_evaluation(chosen.pipeline, stored)).activations
+        for pixels in (stored.float() / 255, pixels_of(noise_images, [chosen], CPU)[:4]):
+            torch.testing.assert_close(chosen(pixels), 10 * wanted, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("pipeline", PIPELINES)
+def test_a_change_by_a_deviation_is_one_of_the_input(pipeline: dict[str, object], noise_images: ImageSet) -> None:
+    chosen = victim(pipeline)
+    pixels = noise_images.at(slice(0, 3)).float() / 255
+    change = torch.zeros_like(pixels)
+    change[:, :, 16, 16] = 1e-3
+    moved = chosen.seen(pixels + chosen.deviations(pixels) * change) - chosen.seen(pixels)
+    torch.testing.assert_close(moved.amax((2, 3)), torch.full((3, 2), 1e-3), rtol=0.02, atol=1e-5)
+
+
+def test_gradients_go_through_the_preprocessing(noise_images: ImageSet) -> None:
+    chosen = victim()
+    pixels, labels = noise_images.at(slice(0, 2)).float() / 255, noise_images.labels[:2]
+    with under_attack(chosen):
+        values, gradient = with_gradient(lambda x, y: (chosen(x)[:, 0], chosen(x)), pixels, labels)  # type: ignore
+        step = torch.zeros_like(pixels)
+        place = (0, 0, *divmod(int(gradient[0, 0].abs().argmax()), 32))
+        step[place] = 1e-2
+        slope = float((chosen(pixels + step) - chosen(pixels - step))[0, 0]) / 2e-2
+    assert slope == pytest.approx(float(gradient[place]), rel=0.1)
+    assert gradient[:, :, :2].eq(0).all()  # outside the window
+    assert len(values.losses) == 2
+
+
+def test_weights_are_as_before_after_an_attack(noise_images: ImageSet) -> None:
+    chosen = victim()
+    network = chosen.trained.network.train()
+    with under_attack(chosen):
+        assert not network.training
+        assert not any(weight.requires_grad for weight in network.parameters())
+    assert network.training
+    assert all(weight.requires_grad for weight in network.parameters())
+
+
+def test_the_vote_attack_raises_its_loss(noise_images: ImageSet) -> None:
+    chosen = victim()
+    pixels, labels = pixels_of(noise_images, [chosen], CPU)[:12], noise_images.labels[:12]
+    objective = chosen.votes()
+    with under_attack(chosen):
+        before = objective(pixels, labels)
+        torch.testing.assert_close(before.scores, chosen(pixels))
+        found = projected_ascent(objective, pixels, labels, 0.03, steps=5, stop=False)
+        after = objective(found, labels)
+        unrouted, routed = agreement(chosen.trained.network, chosen.seen(pixels))  # type: ignore[arg-type]
+    assert (after.losses > before.losses).all()
+    assert (found - pixels).abs().max() <= 0.03 + 1e-6
+    assert not torch.allclose(unrouted, routed)  # routing has two iterations, and the votes none
+
+
+def test_no_capsules_no_votes() -> None:
+    plain = victim(network=build("cnn-small", channels=2, classes=3, seed=0))
+    assert not plain.has_votes
+    with pytest.raises(QuatcapsError, match=r"tiny is a SmallCNN without class capsules.*give a capsule network"):
+        check_attacks(["vote"], [plain])
+    check_attacks(["vote"], [plain, victim()])
+    with pytest.raises(QuatcapsError, match="unknown attack 'pdg': did you mean 'pgd'"):
+        check_attacks(["pdg"], [plain])
+    with pytest.raises(QuatcapsError, match="no attack was given: give some of fgsm"):
+        check_attacks([], [plain])
+    with pytest.raises(QuatcapsError, match="0 steps: at least 1 is needed"):
+        Effort(steps=0)
+
+
+def test_some_images_are_balanced_and_follow_from_the_seed(noise_images: ImageSet) -> None:
+    first, again, other = (some_images(noise_images, 20, seed) for seed in (0, 0, 1))
+    assert sorted(first.labels.bincount().tolist()) == [6, 7, 7]
+    assert torch.equal(first.images, again.images)
+    assert not torch.equal(first.images, other.images)
+    assert len(some_images(noise_images, 1000)) == len(noise_images)
+    few = noise_images.select(torch.tensor([0, 1, 3, 4, 6, 9, 12]))
+    assert some_images(few, 4).labels.bincount().tolist() == [2, 2]
+
+
+@pytest.mark.usefixtures("unchecked")
+def test_all_attacks_on_a_network(noise_images: ImageSet) -> None:
+    chosen = victim()
+    with torch.no_grad():
+        labels = torch.cat([chosen(part.float() / 255).argmax(1) for part in noise_images.images.split(30)])
+    images = some_images(replace(noise_images, labels=labels), 6)
+    effort = Effort(steps=1, queries=2)
+    names = tuple(WITHIN)  # the others take hundreds of gradients
+    options = {"epsilons": (0.1, 0.02), "effort": effort, "attacks": names}
+    found = attack(chosen.trained, images, CPU, **options)  # type: ignore[arg-type]
+    only = {**options, "attacks": ("pgd", "square"), "masking": False}
+    again = attack(chosen.trained, images, CPU, **only)  # type: ignore[arg-type]
+    assert again.within == {name: found.within[name] for name in ("pgd", "square")}
+    assert found.clean.errors == 0
+    assert found.epsilons == (0.02, 0.1)
+    assert list(found.within) == list(WITHIN)
+    assert found.nearest == {}
+    assert (*WITHIN, *NEAREST) == ATTACKS
+    for rates in found.within.values():
+        for one, all_of_them in zip(rates, found.strongest, strict=True):
+            assert 0 <= one.errors <= all_of_them.errors <= 6
+    assert found.strongest[1].errors > 0
+    assert found.success(found.strongest[1]) == found.strongest[1].percent
+    value = found.to_json()
+    assert [each["epsilon"] for each in value["attacks"]["pgd"]] == [0.02, 0.1]
+    assert {sign.check for sign in found.signs} >= {"gradients", "large ε", "more steps", "black box", "votes"}
+
+
+class Stepped(Network):
+    """Scores that change by steps: a gradient of 0 everywhere, as of a network whose gradients are masked."""
+
+    def __init__(self, smooth: bool = False) -> None:
+        super().__init__(2, 3)
+        self.plain, self.smooth = torch.nn.Linear(2, 3, bias=False), smooth
+
+    def forward(self, images: Tensor) -> Logits:
+        scores = self.plain(images.mean((2, 3)) - 0.5)
+        return Logits(scores if self.smooth else (1000 * scores).round() / 1000 + 0 * scores)
+
+
+def test_masked_gradients_are_seen(noise_images: ImageSet) -> None:
+    chosen = victim({"standardise": "none", "image_size": 32, "crop": 0}, Stepped())
+    with torch.no_grad():
+        labels = chosen(noise_images.images.float() / 255).argmax(1)
+    images = replace(noise_images, labels=labels)
+    options = {"epsilons": (0.1,), "effort": Effort(steps=2, queries=40), "attacks": ("pgd", "deepfool")}
+    found = attack(chosen.trained, images, CPU, **options)  # type: ignore[arg-type]
+    assert found.nearest["deepfool"] == Distances(0, 60, None, None)
+    seen = {sign.check for sign in found.signs if sign.seen}
+    assert {"gradients", "large ε"} <= seen
+    assert "gradient masking: " in in_words(found.signs)
+    assert "the loss of 100.0% of the images has no gradient" in in_words(found.signs)
+    assert in_words([]) == "gradient masking was not looked for"
+
+
+def test_a_plain_network_shows_no_sign(noise_images: ImageSet) -> None:
+    chosen = victim({"standardise": "none", "image_size": 32, "crop": 0}, Stepped(smooth=True))
+    with torch.no_grad():
+        images = replace(noise_images, labels=chosen(noise_images.images.float() / 255).argmax(1))
+    options = {"epsilons": (0.002, 0.1), "effort": Effort(steps=4, queries=10), "attacks": ("pgd", "deepfool")}
+    found = attack(chosen.trained, images, CPU, **options)  # type: ignore[arg-type]
+    assert in_words(found.signs) == "no sign of gradient masking in 7 looks"
+    near = found.nearest["deepfool"]
+    assert near.found == near.images == 60
+    assert 0 < near.mean < 1  # type: ignore[operator]
+
+
+def test_examples_of_another_network(noise_images: ImageSet) -> None:
+    """Those of the network itself deceive it; a source of other images is refused."""
+    chosen = victim(PIPELINES[2])
+    pixels = pixels_of(noise_images, [chosen], CPU)
+    with torch.no_grad():
+        images = replace(noise_images, labels=chosen(pixels).argmax(1))
+    options = {"epsilons": (0.1,), "attacks": ("fgsm",), "masking": False, "effort": Effort(steps=5)}
+    found = attack(chosen.trained, images, CPU, source=chosen.trained, **options)  # type: ignore[arg-type]
+    assert found.transfer["tiny"][0].errors > 0
+    assert found.signs == ()
+    with pytest.raises(QuatcapsError, match="tiny takes images of 28×28, tiny of 32×32: give a source"):
+        attack(chosen.trained, images, CPU, source=replace(chosen.trained, size=(28, 28)), **options)  # type: ignore
+    with pytest.raises(QuatcapsError, match="tiny has 1 channels and 3 classes"):
+        attack(chosen.trained, images, CPU, source=replace(chosen.trained, channels=1), **options)  # type: ignore
+
+
+def test_epsilon_in_units_of_the_input(noise_images: ImageSet) -> None:
+    """ε in deviations: by image and channel where images are standardised one by one."""
+    chosen = victim()
+    pixels = pixels_of(noise_images, [chosen], CPU)[:6] * torch.linspace(0.2, 1, 6)[:, None, None, None]
+    trial = Trial(chosen, pixels, noise_images.labels[:6], normalised=True)
+    with under_attack(chosen):
+        made = trial.made("fgsm", lambda v, x, y, radius, _: fgsm(v, x, y, radius), 0.1)
+    moved = (made - pixels).abs().amax((2, 3))
+    torch.testing.assert_close(moved, 0.1 * pixels.std((2, 3), correction=0), rtol=1e-3, atol=1e-6)
+    with pytest.raises(QuatcapsError, match="ε = -1: it must be above 0 and finite"):
+        attack(chosen.trained, noise_images, CPU, epsilons=(-1.0,), normalised=True)
+    with pytest.raises(QuatcapsError, match="no ε was given"):
+        attack(chosen.trained, noise_images, CPU, epsilons=())
