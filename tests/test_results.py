@@ -59,7 +59,16 @@ def test_cards_of_toys_are_of_the_first_seed(name: str) -> None:
     assert f"--rows {ROWS_OF_TOYS[name]}" in card.chosen
 
 
-@pytest.mark.parametrize("name", [name for name in weights.names() if name not in ROWS_OF_TOYS])
+ALONE = "qcn-rotor-paper-toys"
+
+
+def test_the_card_of_a_network_that_is_in_no_table_says_so() -> None:
+    card = weights.card(ALONE)
+    assert (card.model, card.config.model_settings) == ("qcn-rotor", {})
+    assert "the only seed, whose settings were not searched" in card.chosen
+
+
+@pytest.mark.parametrize("name", sorted({*weights.names()} - {*ROWS_OF_TOYS, ALONE}))
 def test_cards_say_what_the_records_have_of_their_seeds(name: str) -> None:
     """The file is the seed with the lowest error, and its card says those of the others."""
     card = weights.card(name)

@@ -26,8 +26,8 @@ CARDS = {name: weights.card(name) for name in weights.names()}
 DEEP_NAMES = [name for name, card in CARDS.items() if card.model == "qcn-deep"]
 
 
-def test_published_weights_are_of_two_shapes() -> None:
-    assert {card.model for card in CARDS.values()} == {"qcn-deep", "qcn-rotor-deep"}
+def test_published_weights_are_of_three_shapes() -> None:
+    assert {card.model for card in CARDS.values()} == {"qcn-deep", "qcn-rotor-deep", "qcn-rotor"}
     assert all(card.config.model_settings == {} for card in CARDS.values())
 
 
