@@ -24,7 +24,15 @@ from quatcaps.training.trained import Trained
 
 pytestmark = pytest.mark.usefixtures("unchecked")
 CONFIG = TrainingConfig(
-    dataset="toys-mini", model="qcn-small", epochs=1, seed=3, device="cpu", evaluate_every=0, validation=0.2, test=False
+    dataset="toys-mini",
+    viewpoints="azimuth",
+    model="qcn-small",
+    epochs=1,
+    seed=3,
+    device="cpu",
+    evaluate_every=0,
+    validation=0.2,
+    test=False,
 )
 
 
@@ -103,7 +111,7 @@ def test_killed_before_the_weights_were_written(toys_folder: Path, images: Image
 
 def test_command(command: Callable, toys_folder: Path, tmp_path: Path) -> None:
     given = ("--dataset", "toys-mini", "--epochs", 1, "--data-dir", toys_folder, "--device", "cpu", "--no-test")
-    given = (*given, "--recipe", "small", "--validation", 0.2, "--evaluate-every", 0)
+    given = (*given, "--recipe", "small", "--validation", 0.2, "--evaluate-every", 0, "--viewpoints", "azimuth")
     outcome = command("train", *given, "--init-from", "qcn-mnist", "--output", tmp_path / "run")
     assert outcome.code == 1
     assert "the weights of qcn-mnist (qcn-deep) do not fit" in outcome.err
