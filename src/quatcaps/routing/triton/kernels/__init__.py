@@ -19,7 +19,7 @@ in each window, which `over_windows` adds up, then for the sums.
 `LAYER` is a `plan.Sizes`: the sizes of a layer, which a kernel is compiled for. A pose is a tuple of tiles. Narrow
 poses, of up to 4 numbers: one tile [tile × parents] a number. Wide ones: one tile [tile × parents × columns] a row of
 the pose, whose columns lie in one thread, which then reads a row at once; the compiler has a quarter of the operations
-to think about. `tiles.py` has what differs between the two.
+to think about. `tiles.py` and `loads.py` have what differs between the two.
 
 Children or positions are split over programs to fill the chip; partial sums lie side by side and are added in a fixed
 order. No atomics: the same input gives the same bits. Every loop loads the next step's numbers before it uses this

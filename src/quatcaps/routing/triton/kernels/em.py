@@ -8,7 +8,8 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from quatcaps.routing.triton.kernels.tiles import SMALLEST, load_tiles, store_tiles
+from quatcaps.routing.triton.kernels.loads import load_tiles, store_tiles
+from quatcaps.routing.triton.kernels.tiles import SMALLEST
 
 LOG_TWO_PI = tl.constexpr(1.8378770664093453)
 NORMALIZED, STANDARDIZED = tl.constexpr(1), tl.constexpr(2)

@@ -5,16 +5,24 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
+from quatcaps.routing.triton.kernels.loads import (
+    load_activation,
+    load_child,
+    load_logits,
+    load_poses,
+    steps_of_program,
+    store_poses,
+    store_sums,
+    tile_of_positions,
+    windows,
+    zeros_laid_as,
+)
 from quatcaps.routing.triton.kernels.tiles import (
     LOG2E,
     SMALLEST,
     coordinates,
     deviations,
     dot,
-    load_activation,
-    load_child,
-    load_logits,
-    load_poses,
     moved,
     over_dims,
     over_parents,
@@ -24,16 +32,10 @@ from quatcaps.routing.triton.kernels.tiles import (
     products,
     scaled,
     softmax,
-    steps_of_program,
-    store_poses,
-    store_sums,
     sums,
-    tile_of_positions,
     votes,
-    windows,
     with_slack,
     zeros,
-    zeros_laid_as,
 )
 
 SOME = tl.constexpr(8)

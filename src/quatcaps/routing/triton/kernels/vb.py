@@ -8,7 +8,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from quatcaps.routing.triton.kernels.tiles import load_tiles, store_tiles
+from quatcaps.routing.triton.kernels.loads import load_tiles, store_tiles
 
 LOG_TWO = tl.constexpr(0.6931471805599453)
 SHIFTS = tl.constexpr(6)
