@@ -205,3 +205,32 @@ def test_epsilon_has_bounds(epsilon: float) -> None:
         Ball.around(torch.zeros(1, *SHAPE), epsilon)
     with pytest.raises(QuatcapsError, match=r"for 8/255 give 0\.0314"):
         Ball.around(torch.zeros(1, *SHAPE), 8.0)
+
+
+ALL = {**ATTACKS, "square": square, "deepfool": deepfool, "cw": carlini_wagner}
+
+
+@pytest.mark.parametrize("name", ALL)
+@pytest.mark.parametrize(
+    ("pixel", "words"),
+    [
+        (torch.tensor(200.0), "from 0 to 200"),
+        (torch.tensor(-0.1), "from -0.1 to 0"),
+        (torch.tensor(float("nan")), "nan"),
+    ],
+)
+def test_pixels_have_bounds(name: str, pixel: Tensor, words: str) -> None:
+    """Others would be clipped to [0, 1], which is no small change."""
+    images = torch.zeros(1, *SHAPE)
+    images[0, 0, 1, 1] = pixel
+    given = () if name in ("deepfool", "cw") else (EPSILON,)
+    with pytest.raises(QuatcapsError, match=rf"images .*{words}.*pixels in \[0, 1\]"):
+        ALL[name](linear()[0], images, torch.zeros(1, dtype=torch.long), *given)
+    with pytest.raises(QuatcapsError, match="divide bytes by 255"):
+        ALL[name](linear()[0], images.to(torch.uint8), torch.zeros(1, dtype=torch.long), *given)
+
+
+@pytest.mark.parametrize("attack", [bim, pgd, apgd])
+def test_an_attack_takes_a_step_at_least(attack: Callable[..., Tensor]) -> None:
+    with pytest.raises(QuatcapsError, match="0 steps: at least 1 is needed"):
+        attack(linear()[0], torch.zeros(1, *SHAPE, dtype=torch.float64), torch.tensor([0]), EPSILON, steps=0)

@@ -29,6 +29,7 @@ class Ball:
     @staticmethod
     def around(images: Tensor, epsilon: Radius) -> Ball:
         check_epsilon(epsilon)
+        check_pixels(images)
         radius = torch.as_tensor(epsilon, dtype=images.dtype, device=images.device)
         radius = radius.view(1, 1, 1, 1) if radius.ndim == 0 else radius
         return Ball(images, radius.expand(len(images), *radius.shape[1:]))
@@ -53,6 +54,17 @@ class Ball:
     def at(self, chosen: Tensor) -> Ball:
         """Those of some of the images."""
         return Ball(self.images[chosen], self.radius[chosen])
+
+
+def check_pixels(images: Tensor) -> None:
+    """Raises unless images are floats in [0, 1]: others would be clipped, far from what was given."""
+    if not images.is_floating_point():
+        raise QuatcapsError(f"images of {images.dtype}: attacks take floats in [0, 1]; divide bytes by 255")
+    if images.numel() and not (float(images.min()) >= 0 and float(images.max()) <= 1):
+        raise QuatcapsError(
+            f"images from {float(images.min()):g} to {float(images.max()):g}: attacks take pixels in [0, 1], before "
+            "anything is standardised; divide bytes by 255, and let the classifier standardise"
+        )
 
 
 def check_epsilon(epsilon: Radius, *, normalised: bool = False) -> None:

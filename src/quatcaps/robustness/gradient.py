@@ -52,7 +52,7 @@ def bim(
 ) -> Tensor:
     """The basic iterative method (Kurakin et al. 2017): from the image itself, `steps` steps of ε / `steps`."""
     ball = Ball.around(images, epsilon)
-    return ascend(of_scores(classifier, loss), labels, ball, images, steps, 1 / steps)
+    return ascend(of_scores(classifier, loss), labels, ball, images, steps, 1.0)
 
 
 def pgd(
@@ -92,7 +92,7 @@ def projected_ascent(
 
     def one(left: Tensor) -> Tensor:
         start = ball.random(chance)[left]  # drawn for all images, whichever are left
-        return ascend(objective, labels[left], ball.at(left), start, steps, OVERSHOT / steps, stop=stop)
+        return ascend(objective, labels[left], ball.at(left), start, steps, OVERSHOT, stop=stop)
 
     return repeated(objective, images, labels, one, restarts)
 
@@ -118,12 +118,13 @@ def ascend(
     ball: Ball,
     start: Tensor,
     steps: int,
-    step: float,
+    length: float,
     *,
     stop: bool = True,
 ) -> Tensor:
-    """`steps` steps of `step` · ε along the sign of the gradient, each back into the ball."""
+    """`steps` steps along the sign of the gradient, each back into the ball, together `length` · ε."""
     at_least_one("steps", steps)
+    step = length / steps
     found, current = start.clone(), start
     left = torch.arange(len(start), device=start.device)
     for _ in range(steps):

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from quatcaps.errors import at_least_one
+from quatcaps.robustness.balls import check_pixels
 from quatcaps.robustness.objectives import Classifier, margin, misclassified
 
 MOST_CLASSES = 10
@@ -29,6 +30,7 @@ def deepfool(
     misclassified one was found.
     """
     at_least_one("steps", steps)
+    check_pixels(images)
     found, current = images.clone(), images.clone()
     moved = torch.zeros_like(images)
     left = torch.arange(len(images), device=images.device)
@@ -89,6 +91,7 @@ def carlini_wagner(
     Returns what `deepfool` returns. It takes `searches` · `steps` gradients.
     """
     at_least_one("steps", steps)
+    check_pixels(images)
     at_least_one("searches", searches)
     centre = torch.atanh((2 * images - 1) * (1 - EDGE))
     found, nearest = images.clone(), images.new_full((len(images),), torch.inf)
