@@ -15,13 +15,16 @@ CHOSEN: Mapping[str, float] = {}
 """The factor by `EXPERIMENT/SYSTEM`: the one that `choice` finds in the records of
 `runs/rates-EXPERIMENT/SYSTEM/`. A system that is not listed has its default rate, and no search has chosen
 it."""
-SHARED: Mapping[str, str] = {"elevation-pooled": "elevation-strict"}
-"""Experiments with the recipe of another one have its rates."""
+SHARED: Mapping[str, str] = dict.fromkeys(("elevation-strict", "elevation-pooled", "smallnorb"), "azimuth-strict")
+"""Experiments that have the rates of another one: their recipes differ in augmentation and epochs alone."""
+WHOLE = "qcn/best"
+"""QCN without one of its parts, such as `qcn/free`, has the rate of the whole."""
 
 
 def factor(experiment: str, system: str) -> float:
     """What a system's default rate is multiplied by in an experiment."""
-    return CHOSEN.get(f"{SHARED.get(experiment, experiment)}/{system}", 1.0)
+    searched = WHOLE if system.startswith("qcn/") else system
+    return CHOSEN.get(f"{SHARED.get(experiment, experiment)}/{searched}", 1.0)
 
 
 def rate_name(factor: float) -> str:
