@@ -27,7 +27,7 @@ from quatcaps.bench.kernels import (
     NORMALISATION,
     OPTIMISER,
     OTHER,
-    ROUTING_KERNELS,
+    OUR_KERNELS,
     group_of,
 )
 from quatcaps.bench.plan import Plan
@@ -119,8 +119,8 @@ def test_every_kernel_of_ours_that_is_launched_is_known() -> None:
         elif "kernels import" in text:
             mentioned |= set(re.findall(r"\b[a-z]+\.(\w+)(?:\[| if layer\.wide|\)\[)", text))
     launched = compiled & mentioned
-    assert {"sum_moments", "sum_children_wide", "m_step", "rotor_matrix"} < launched
-    assert launched == {name for names in ROUTING_KERNELS.values() for name in names} | set(EITHER_WAY)
+    assert {"sum_moments", "sum_children_wide", "m_step", "rotor_matrix", "convolve", "finish"} < launched
+    assert launched == {name for names in OUR_KERNELS.values() for name in names} | set(EITHER_WAY)
 
 
 def event(cat: str, name: str, start: float, duration: float, thread: int = 1, **more: object) -> dict:

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from quatcaps.capsules import Capsules
 from quatcaps.errors import QuatcapsError
-from quatcaps.layers import ClassCapsules, ConvolutionalCapsules, PrimaryCapsules, ResidualBlock, residual
+from quatcaps.layers import ClassCapsules, ConvolutionalCapsules, PrimaryCapsules, ResidualBlock
 from quatcaps.models import build
 from quatcaps.models.capsule_network import CapsuleNetwork
 from quatcaps.routing import EM
@@ -329,67 +329,14 @@ def test_layers_are_ordinary_modules(name: str) -> None:
     assert all(value.dtype is torch.float64 for value in ([wide] if isinstance(wide, Tensor) else wide))
 
 
-@pytest.fixture(params=["library", "sums"])
-def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """How images are normalised in training: as on a CPU, or as on a GPU."""
-    monkeypatch.setattr(residual, "constant_on_gpu", lambda features: request.param == "sums")
-    return request.param
-
-
-def norms(**options: object) -> tuple[residual.BatchNormOfImages, nn.BatchNorm2d]:
-    """Ours and the library's, alike."""
-    ours, theirs = residual.BatchNormOfImages(2, **options), nn.BatchNorm2d(2, **options)
-    if ours.affine:
-        for norm in (ours, theirs):
-            with torch.no_grad():
-                norm.weight.copy_(torch.tensor([0.5, 2.0]))
-                norm.bias.copy_(torch.tensor([-1.0, 3.0]))
-    return ours, theirs
-
-
-@pytest.mark.parametrize(
-    "options", [{}, {"momentum": None}, {"track_running_stats": False}, {"affine": False}, {"momentum": 0.5}]
-)
-def test_images_are_normalised_as_by_the_library(options: dict[str, object], way: str) -> None:
-    """Values, gradients and running statistics, in training and in evaluation."""
-    torch.manual_seed(0)
-    ours, theirs = norms(**options)
-    for training in (True, True, False, True):
-        images, weights = 3 * torch.randn(8, 2, 6, 5) + 1, torch.randn(8, 2, 6, 5)
-        found, wanted = ours.train(training)(images), theirs.train(training)(images)
-        torch.testing.assert_close(found, wanted, rtol=1e-5, atol=1e-5)
-        if ours.affine:
-            pairs = ((found, ours), (wanted, theirs))
-            grads = (torch.autograd.grad((y * weights).sum(), [norm.weight, norm.bias]) for y, norm in pairs)
-            for one, other in zip(*grads, strict=True):
-                torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-4)
-    torch.testing.assert_close(ours.state_dict(), theirs.state_dict())
-
-
-@pytest.mark.parametrize(("training", "options"), [(True, {}), (False, {}), (True, {"momentum": None})])
-def test_our_sums_are_used_where_they_can_be(
-    training: bool, options: dict[str, object], way: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    used = []
-    actual = residual.normalised_constants
-    monkeypatch.setattr(residual, "normalised_constants", lambda *inputs: used.append(1) or actual(*inputs))
-    norms(**options)[0].train(training)(torch.randn(3, 2, 4, 4))
-    assert bool(used) == (way == "sums" and training and not options)
-
-
 @pytest.mark.parametrize("training", [True, False])
-def test_hooks_on_every_norm_of_a_block_fire(training: bool, way: str) -> None:
+def test_hooks_on_every_norm_of_a_block_fire(training: bool) -> None:
     block = ResidualBlock(2, 4).train(training)
     fired = []
     for name, part in block.named_children():
         part.register_forward_hook(lambda module, inputs, output, name=name: fired.append(name))
     copy.deepcopy(block)(torch.randn(3, 2, 6, 6))
     assert sorted(fired) == sorted(name for name, _ in block.named_children())
-
-
-def test_images_of_another_shape_are_refused(way: str) -> None:
-    with pytest.raises(ValueError, match="expected 4D input"):
-        residual.BatchNormOfImages(2)(torch.randn(3, 2, 6))
 
 
 def test_images_of_another_dtype_are_named_on_any_device() -> None:

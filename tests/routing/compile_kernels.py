@@ -10,6 +10,8 @@ import triton
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
+from quatcaps.layers.fused import plan as blocks
+from quatcaps.layers.fused.kernels import convolution, normalisation
 from quatcaps.poses.kernels import rotor
 from quatcaps.routing import Window
 from quatcaps.routing.triton import em as fused_em
@@ -19,10 +21,18 @@ from quatcaps.routing.triton.kernels import backward, em, forward, parts, vb
 from quatcaps.routing.triton.plan import Layer
 
 TARGET = GPUTarget("cuda", 90, 32)
-FLOATS = ("concentration", "prior_mean", "mean_weight", "scale", "freedom")
+FLOATS = ("concentration", "prior_mean", "mean_weight", "scale", "freedom", "epsilon")
 NUMBERS = (
-    "positions", "per_program", "pixels", "splits", "small", "large", "rotors", "parents", "entries", "images",
+    "positions", "per_program", "pixels", "splits", "small", "large", "rotors", "parents", "entries", "images", "tiles",
+    "programs", "channels", "in_tile",
 )  # fmt: skip
+TUPLES = {
+    "strides": ("i32",) * 4,
+    "lay_weights": (("*fp32", "*fp32", "i32", "i32", "i32"),) * 3,
+    "add_weights": (("*fp32", "*fp32", "i32", "i32", "i32", "i32"),) * 2,
+    "finish": ("fp32",) * 2,
+}
+"""The types of arguments that are tuples, by their name or their kernel's."""
 
 
 def compile_kernel(kernel: Any, constants: dict[str, Any], iterations: int = 1) -> str:
@@ -39,8 +49,10 @@ def compile_kernel(kernel: Any, constants: dict[str, Any], iterations: int = 1) 
         elif name == "weighted":
             signature[name] = (("*fp32",) * 3,) * iterations
             attributes |= {(index, k, part): aligned for k in range(iterations) for part in range(3)}
-        elif name == "settings":
-            signature[name] = ("fp32",) * 7
+        elif name in ("settings", "given", "strides"):
+            signature[name] = TUPLES.get(name) or TUPLES.get(kernel.__name__, ("fp32",) * 7)
+        elif name == "batches":
+            signature[name] = "*i64"
         elif name in FLOATS:
             signature[name] = "fp32"
         elif name in NUMBERS or (name == "rows" and "entries" in names):
@@ -109,7 +121,36 @@ def compile_small(layer: Layer) -> None:
         compile_kernel(parts.fold, {**of_layer, **tiles})
 
 
+def compile_blocks() -> None:
+    """Of residual blocks: one of many channels and positions, one that begins with images, and heads."""
+    many = blocks.Sizes(16, 16, 48, 8, 8, 64, 3, 2)
+    images = blocks.Sizes(32, 32, 2, 32, 32, 32, 3, 1)
+    head = blocks.Sizes(8, 8, 64, 8, 8, 96, 1, 1, False, True)
+    for sizes, precision, tile in ((many, "tf32", 16), (images, "tf32", 128), (head, "bf16", 32)):
+        chunk = blocks.chunk_of(sizes.length)
+        flags = {"PRECISION": precision, "TILE": tile, "CHUNK": chunk}
+        with_shortcut = sizes._replace(SHORTCUT=blocks.CONVOLVED, BESIDE=2) if sizes.KERNEL == 3 else sizes
+        out, channels_in = blocks.power_of_two(sizes.OUT), blocks.power_of_two(sizes.IN)
+        forward_flags = {"TILE_OUT": out, "STEPS": sizes.steps(chunk), "CHUNK_BESIDE": 16, "MEASURED": True}
+        compile_kernel(convolution.convolve, {**flags, **forward_flags, "SIZES": with_shortcut})
+        back_flags = {"TILE_IN": channels_in, "CHUNK": blocks.chunk_of(sizes.OUT), "CHUNK_BESIDE": 16, "KEEP": True}
+        compile_kernel(convolution.convolve_back, {**flags, **back_flags, "SIZES": with_shortcut})
+        compile_kernel(convolution.sum_weights, {**flags, "TILE": blocks.ALONG, "TILE_OUT": out, "SIZES": sizes})
+    parts = {"TILE": blocks.TILE_PARTS, "TILE_CHANNELS": blocks.TILE_CHANNELS}
+    compile_kernel(normalisation.finish, parts)
+    compile_kernel(normalisation.finish_back, parts)
+    compile_kernel(normalisation.recall, {"TILE": blocks.TILE})
+    compile_kernel(normalisation.normalise_back, {"SHORTCUT": True, "TILE": 32, "TILE_CHANNELS": 32})
+    across = {"AREA": 64, "CHANNELS": 96, "TILE": 32, "TILE_CHANNELS": 32}
+    compile_kernel(normalisation.normalise, across)
+    compile_kernel(normalisation.lay_back, across)
+    compile_kernel(normalisation.lay, {"HEIGHT": 32, "WIDTH": 32, "CHANNELS": 2, "TILE": 128, "TILE_CHANNELS": 2})
+    compile_kernel(normalisation.lay_weights, {"TILE": blocks.TILE})
+    compile_kernel(normalisation.add_weights, {"TILE": blocks.TILE_WEIGHTS, "TILE_SPLITS": blocks.TILE_SPLITS})
+
+
 if __name__ == "__main__":
+    compile_blocks()
     quaternions = Layer(64, 32, 3, 16, 16, 16, 3, Window(5, 5))
     rotors = Layer(64, 32, 4, 16, 16, 16, 4, Window(5, 5), "all", rotors=True)
     matrices = Layer(64, 32, 16, 14, 14, 32, 4, Window(3, 3, 2))

@@ -15,12 +15,12 @@ LAYOUT, FORWARD, BACKWARD = "layout change, copy", "routing forward", "routing b
 OPTIMISER, OTHER = "optimiser", "other"
 GROUPS = (CONVOLUTION, GRADIENT, NORMALISATION, LAYOUT, FORWARD, BACKWARD, OPTIMISER, OTHER)
 
-IN_ROUTING, IN_NORMALISATION = "quatcaps: routing", "quatcaps: batch normalisation"
-"""Names under which the timeline has modules recorded."""
+IN_ROUTING = "quatcaps: routing"
+"""The name under which the timeline has capsule layers recorded."""
 BACK = "backward of "
 """Begins the name of what an operator of a backward pass belongs to."""
 
-ROUTING_KERNELS = {
+OUR_KERNELS = {
     FORWARD: (
         "sum_moments", "sum_uniform", "add_moments", "merge_moments", "m_step", "vb_step", "rotor_matrix",
     ),
@@ -28,11 +28,15 @@ ROUTING_KERNELS = {
         "sum_parents", "finish_parents", "sum_children", "sum_children_wide", "pack_uniform", "pack_children",
         "add_maps", "fold", "fold_wide", "m_step_backward", "vb_step_backward", "rotor_matrix_backward",
     ),
+    CONVOLUTION: ("convolve",),
+    GRADIENT: ("convolve_back", "sum_weights", "add_weights"),
+    NORMALISATION: ("finish", "finish_back", "recall", "normalise", "normalise_back", "lay_back"),
+    LAYOUT: ("lay", "lay_weights"),
 }  # fmt: skip
 """Our Triton kernels; a test holds the names against those that are launched."""
 EITHER_WAY = ("over_windows",)
 """Of them, what both directions launch; which it is, the operator says."""
-_OF_KERNEL = {name: group for group, names in ROUTING_KERNELS.items() for name in names}
+_OF_KERNEL = {name: group for group, names in OUR_KERNELS.items() for name in names}
 
 _OPTIMISER = re.compile(r"^Optimizer\.step|multi_tensor_apply|_foreach_|_fused_adam|FusedAdam")
 _LAYOUT = re.compile(
@@ -47,7 +51,7 @@ _CONVOLUTION_KERNEL = re.compile(
 _BY_OPERATOR = (
     (GRADIENT, re.compile(r"^aten::\w*conv\w*_backward|^ConvolutionBackward")),
     (CONVOLUTION, re.compile(r"^aten::\w*conv(olution|2d)")),
-    (NORMALISATION, re.compile(rf"^aten::\w*batch_norm|^\w*BatchNormBackward|^({BACK})?{IN_NORMALISATION}$")),
+    (NORMALISATION, re.compile(r"^aten::\w*batch_norm|^\w*BatchNormBackward")),
     (BACKWARD, re.compile(rf"^quatcaps::\w*backward|^GeneratedBackwardFor_quatcaps_\w*Backward$|^{BACK}{IN_ROUTING}$")),
     (FORWARD, re.compile(rf"^quatcaps::|^GeneratedBackwardFor_quatcaps_|^{IN_ROUTING}$")),
 )

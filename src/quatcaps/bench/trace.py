@@ -15,7 +15,7 @@ import torch
 from torch import nn
 from torch.profiler import ProfilerActivity, profile, record_function
 
-from quatcaps.bench.kernels import BACK, IN_NORMALISATION, IN_ROUTING, group_of
+from quatcaps.bench.kernels import BACK, IN_ROUTING, group_of
 from quatcaps.layers import CapsuleLayer
 
 STEP = "quatcaps: step"
@@ -65,12 +65,10 @@ def record(step: Callable[[], None], device: torch.device) -> list[Span]:
 
 
 def watch(network: nn.Module) -> None:
-    """Has the profiler record which operators belong to routing and to batch normalisation; gradients follow."""
+    """Has the profiler record which operators belong to routing; gradients follow."""
     for module in network.modules():
         if isinstance(module, CapsuleLayer):
             _name(module, IN_ROUTING)
-        elif isinstance(module, nn.modules.batchnorm._BatchNorm):
-            _name(module, IN_NORMALISATION)
 
 
 def _name(module: nn.Module, name: str) -> None:
@@ -136,7 +134,7 @@ class Calls:
             source, place = sources.get(arrow["id"]), self.at(arrow["tid"], arrow["ts"])
             if arrow["ph"] != "f" or source is None or place is None:
                 continue
-            named = [name for name in self.chain(source["tid"], source["ts"]) if name in (IN_ROUTING, IN_NORMALISATION)]
+            named = [name for name in self.chain(source["tid"], source["ts"]) if name == IN_ROUTING]
             if named:
                 self.origins[arrow["tid"], place] = BACK + named[0]
                 around = self.threads[arrow["tid"]][place].parent
@@ -176,7 +174,7 @@ class Calls:
                 inside[call.parent].append(place)
             for place, call in enumerate(calls):
                 names = self.names(thread, place)
-                if not names or call.name in (IN_ROUTING, IN_NORMALISATION) or call.name.startswith("Optimizer."):
+                if not names or call.name == IN_ROUTING or call.name.startswith("Optimizer."):
                     continue
                 group, edges[place] = group_of(names[0], names[1:]), call.start
                 for child in [*inside[place], None]:

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from quatcaps.capsules import Capsules
 from quatcaps.errors import QuatcapsError, at_least_one, unknown_name
 from quatcaps.layers.explanation import Iteration, Reach, iterations_of
+from quatcaps.layers.residual import ResidualTrunk
 from quatcaps.poses import PoseType, pose_type
 from quatcaps.routing import EM, Routing, Votes, Window
 from quatcaps.routing.backends import AUTO, REFERENCE, check, choose
@@ -253,10 +254,10 @@ def holds_votes(network: nn.Module) -> bool:
 
 
 def use_backend(network: Module, backend: str) -> Module:
-    """Has all capsule layers of `network` compute by that backend; returns the network."""
+    """Has all capsule layers and residual blocks of `network` compute by that backend; returns the network."""
     check(backend)
     for module in network.modules():
-        if isinstance(module, CapsuleLayer):
+        if isinstance(module, CapsuleLayer | ResidualTrunk):
             module.backend = backend
     return network
 

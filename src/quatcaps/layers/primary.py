@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from quatcaps.capsules import Capsules
 from quatcaps.errors import QuatcapsError, at_least_one, unknown_name
 from quatcaps.layers.images import check_images
-from quatcaps.layers.residual import residual_trunk
+from quatcaps.layers.residual import residual_trunk, with_head
 from quatcaps.poses import PoseType, pose_type
 from quatcaps.quaternion import safe_unit
 
@@ -110,8 +110,8 @@ class PrimaryCapsules(nn.Module):
             poses, logits = self.pose_head(features), self.activation_head(features)
         else:
             poses, logits = side_by_side(
-                lambda: self.pose_head(self.pose_trunk(images)),
-                lambda: self.activation_head(activation_trunk(images)),
+                lambda: with_head(self.pose_trunk, self.pose_head, images),
+                lambda: with_head(activation_trunk, self.activation_head, images),
                 images.device,
             )
         poses = poses.unflatten(1, (self.capsules, self.dims))

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from quatcaps.errors import at_least_one
+from quatcaps.layers.fused import trunk
+from quatcaps.routing.backends import AUTO
 
 CHANNELS_LAST_FROM = 2**14
 """Numbers per image."""
@@ -27,7 +31,7 @@ class ResidualBlock(nn.Module):
             ("stride of a block", stride),
         ):
             at_least_one(what, count)
-        self.norm1 = BatchNormOfImages(channels_in)
+        self.norm1 = nn.BatchNorm2d(channels_in)
         self.conv1 = nn.Conv2d(channels_in, channels_out, 3, stride=stride, padding=1, bias=False)
         self.norm2 = nn.BatchNorm2d(channels_out)
         self.conv2 = nn.Conv2d(channels_out, channels_out, 3, padding=1, bias=False)
@@ -57,48 +61,48 @@ def well_laid(features: Tensor) -> Tensor:
     return features
 
 
-class BatchNormOfImages(nn.BatchNorm2d):
-    """Batch normalisation, (N, C, H, W) → the same; of images in training on a GPU, by sums of our own: the library's
-    kernels give each channel one block of threads, and compute a gradient that nobody asks for. We sum image by image
-    first. What our sums do not know, such as no momentum, is the library's."""
+class ResidualTrunk(nn.Sequential):
+    """Residual blocks and what follows them. On a GPU, blocks run by kernels of our own (`fused`), unless the `backend`
+    is the reference, gradients are asked for in evaluation, or somebody has a hook inside."""
+
+    backend = AUTO
+
+    @property
+    def blocks(self) -> list[ResidualBlock]:
+        """Those at its beginning."""
+        return [module for module in itertools.takewhile(is_block, self) if isinstance(module, ResidualBlock)]
+
+    def runs_fused(self, features: Tensor) -> bool:
+        """Whether kernels of our own compute the blocks."""
+        return trunk.can_run(self.backend, self.blocks, features)
 
     def forward(self, features: Tensor) -> Tensor:
-        usual = self.momentum is not None and self.running_mean is not None and self.affine
-        if self.training and usual and constant_on_gpu(features) and features.dtype == self.weight.dtype:
-            self._check_input_dim(features)
-            return normalised_constants(self, features)
-        return super().forward(features)
+        rest = list(self)
+        if self.runs_fused(features):
+            features = trunk.run(self.blocks, features)
+            rest = rest[len(self.blocks) :]
+        for module in rest:
+            features = module(features)
+        return features
 
 
-def constant_on_gpu(features: Tensor) -> bool:
-    """Whether features are on a GPU and need no gradient."""
-    return features.is_cuda and not features.requires_grad
+def is_block(module: nn.Module) -> bool:
+    return isinstance(module, ResidualBlock)
 
 
-def normalised_constants(norm: nn.BatchNorm2d, features: Tensor) -> Tensor:
-    """Batch normalisation in training of features that need no gradient."""
-    images, _, height, width = features.shape
-    momentum, mean_so_far, variance_so_far = norm.momentum, norm.running_mean, norm.running_var
-    assert momentum is not None
-    assert mean_so_far is not None
-    assert variance_so_far is not None
-    with torch.no_grad():
-        mean = features.mean((2, 3)).mean(0)
-        centred = features - mean[:, None, None]
-        variance = centred.square().mean((2, 3)).mean(0)
-        standard = centred * (variance + norm.eps).rsqrt()[:, None, None]
-        count = images * height * width
-        mean_so_far.lerp_(mean, momentum)
-        variance_so_far.lerp_(variance * (count / max(1, count - 1)), momentum)
-        if norm.num_batches_tracked is not None:
-            norm.num_batches_tracked.add_(1)
-    weight, bias = (values.repeat(images, 1)[:, :, None, None] for values in (norm.weight, norm.bias))
-    return torch.addcmul(bias, standard, weight)
+def with_head(blocks: nn.Sequential, head: nn.Sequential, images: Tensor) -> Tensor:
+    """What a head makes of a trunk that ends in a ReLU; together, where both run by kernels of our own."""
+    if isinstance(blocks, ResidualTrunk) and blocks.runs_fused(images):
+        closed = len(blocks) == len(blocks.blocks) + 1 and isinstance(blocks[-1], nn.ReLU)
+        heard = trunk.listened_to(blocks) or trunk.listened_to(blocks[-1])
+        if closed and not heard and trunk.can_run_head(head, blocks.training):
+            return trunk.run_head(head, trunk.run(blocks.blocks, images))
+    return head(blocks(images))
 
 
-def residual_trunk(channels_in: int, channels: tuple[int, ...], strides: tuple[int, ...]) -> nn.Sequential:
+def residual_trunk(channels_in: int, channels: tuple[int, ...], strides: tuple[int, ...]) -> ResidualTrunk:
     """Residual blocks one after the other, closed by a ReLU."""
     at_least_one("residual blocks", len(channels))
     before = (channels_in, *channels[:-1])
     blocks = [ResidualBlock(*shape) for shape in zip(before, channels, strides, strict=True)]
-    return nn.Sequential(*blocks, nn.ReLU())
+    return ResidualTrunk(*blocks, nn.ReLU())

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from quatcaps.errors import QuatcapsError, at_least_one
 from quatcaps.layers import ResidualBlock
 from quatcaps.layers.images import check_ends, check_images, check_size
+from quatcaps.layers.residual import ResidualTrunk
 from quatcaps.models.logits import Logits
 from quatcaps.models.network import Network
 
@@ -39,7 +40,7 @@ class ResNet(Network):
             raise QuatcapsError(f"{settings.blocks:,} blocks of a stage: at most {MOST_BLOCKS:,}")
         self.stem = nn.Conv2d(channels, settings.widths[0], 3, padding=1, bias=False)
         nn.init.kaiming_uniform_(self.stem.weight, nonlinearity="relu")
-        self.stages = nn.Sequential()
+        self.stages = ResidualTrunk()
         before = settings.widths[0]
         for stage, width in enumerate(settings.widths):
             for block in range(settings.blocks):
