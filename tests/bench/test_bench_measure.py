@@ -138,7 +138,7 @@ def test_on_a_gpu_what_fails_is_a_row_and_the_rest_goes_on(monkeypatch: pytest.M
     class Clock(CudaClock):
         def __init__(self, device: torch.device) -> None: ...
 
-        def measure(self, make: object, steps: int, *, graph: bool, tf32: TF32 | None) -> Timing:
+        def measure(self, make: object, steps: int, *, graph: bool, tf32: TF32 | None, ahead: bool) -> Timing:
             ways.append(tf32)
             if graph:
                 raise torch.OutOfMemoryError("Tried to allocate 9 GiB")

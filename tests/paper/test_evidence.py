@@ -107,9 +107,11 @@ def search_of(errors: dict[float, float], seeds: int = 5) -> list[Entry]:
 def test_a_search_chooses_when_it_is_complete() -> None:
     errors = {0.5: 0.2, 1.0: 0.1, 2.0: 0.05, 4.0: 0.3}
     assert choice(search_of(errors)) == 2.0
-    assert choice(search_of(dict.fromkeys(FACTORS, 0.1))) == 0.5, "the smaller of two"
+    assert choice(search_of(dict.fromkeys(FACTORS, 0.1))) == 0.25, "the smaller of two"
     assert choice(search_of(errors, seeds=4)) is None, "a fold is missing"
-    assert choice(search_of({scale: error for scale, error in errors.items() if scale != 4.0})) is None
+    assert choice(search_of({scale: error for scale, error in errors.items() if scale != 4.0})) is None, "not bracketed"
+    assert choice(search_of({0.5: 0.3, 1.0: 0.2, 2.0: 0.3})) == 1.0, "the rest need not be tried"
+    assert choice(search_of({4.0: 0.3, 8.0: 0.2})) == 8.0, "nothing larger is in question"
     (line,) = rate_table(search_of(errors, seeds=5)).rows
     assert line[:3] == ("Azimuth, strict", "VB", "0.00071")
     assert line[-2:] == ("× 2", "default")
@@ -206,7 +208,8 @@ def test_searches_are_told_apart_by_experiment_and_system() -> None:
     found = searches([Entry(row) for row in EVIDENCE])
     assert len(found) == 6 * 7, "seven systems in the six experiments with rates of their own"
     assert all(
-        [entry.row.key.rsplit("x", 1)[1] for entry in group] == ["0.5", "1", "2", "4"] for group in found.values()
+        [entry.row.key.rsplit("x", 1)[1] for entry in group] == ["0.25", "0.5", "1", "2", "4", "8"]
+        for group in found.values()
     )
 
 

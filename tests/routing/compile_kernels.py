@@ -10,6 +10,7 @@ import triton
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
+from quatcaps.compiling import Kernel, compile_side_by_side
 from quatcaps.layers.fused import plan as blocks
 from quatcaps.layers.fused.kernels import convolution, normalisation
 from quatcaps.poses.kernels import rotor
@@ -61,9 +62,36 @@ def compile_kernel(kernel: Any, constants: dict[str, Any], iterations: int = 1) 
             signature[name] = "*fp32"
             attributes[(index,)] = aligned
     values = {(names.index(name),): value for name, value in constants.items()}
+    if later is not None:
+        later.append(Kernel(kernel, signature, values, attributes, options))
+        return ""
     compiled = triton.compile(ASTSource(kernel, signature, values, attributes), target=TARGET, options=options)
     print(kernel.__name__, "compiles")
     return str(compiled.asm["ttgir"])
+
+
+later: list[Kernel] | None = None
+"""Where kernels are put that are to be compiled together."""
+
+
+def check_side_by_side() -> None:
+    """What several processes compile is found on disk by this one."""
+    global later
+    later = []
+    for tile in (32, 64, 128, 256, 512):
+        compile_kernel(parts.add_moments, {"TILE": tile})
+    kernels, later = later, None
+    compile_side_by_side(kernels, TARGET, 2)
+    triton.knobs.compilation.always_compile = False
+    stages = triton.backends.backends["nvidia"].compiler.add_stages
+    triton.backends.backends["nvidia"].compiler.add_stages = refuse
+    for kernel in kernels:
+        kernel.compile(TARGET)
+    triton.backends.backends["nvidia"].compiler.add_stages = stages
+
+
+def refuse(*arguments: Any) -> None:
+    raise AssertionError("not found on disk")
 
 
 def check_lanes(program: str) -> None:
@@ -150,6 +178,7 @@ def compile_blocks() -> None:
 
 
 if __name__ == "__main__":
+    check_side_by_side()
     compile_blocks()
     quaternions = Layer(64, 32, 3, 16, 16, 16, 3, Window(5, 5))
     rotors = Layer(64, 32, 4, 16, 16, 16, 4, Window(5, 5), "all", rotors=True)

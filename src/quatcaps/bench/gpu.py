@@ -12,6 +12,7 @@ import torch
 from quatcaps.bench.precision import TF32, as_training
 from quatcaps.bench.rows import Timing
 from quatcaps.bench.steps import Step
+from quatcaps.compiling import compile_ahead
 
 WARM_UP = 5
 """Steps before the counted ones; kernels are compiled and tuned in the first."""
@@ -36,8 +37,11 @@ class CudaClock:
         torch.cuda.current_stream().wait_stream(self.stream)
         torch.cuda.synchronize()
 
-    def measure(self, make: Callable[[], Step], steps: int, *, graph: bool, tf32: TF32 | None = None) -> Timing:
-        """`steps` steps of what `make` returns, with TF32 as PyTorch is set unless told."""
+    def measure(
+        self, make: Callable[[], Step], steps: int, *, graph: bool, tf32: TF32 | None = None, ahead: bool = False
+    ) -> Timing:
+        """`steps` steps of what `make` returns, with TF32 as PyTorch is set unless told. ahead: kernels are compiled
+        ahead of the first, as in training."""
         with (
             torch.cuda.device(self.device),
             as_training(tf32),
@@ -46,12 +50,16 @@ class CudaClock:
             # Warming up an optimiser that will be captured, and the compiler's advice on TF32.
             warnings.simplefilter("ignore")
             settle()
-            return self._measure(make(), steps, graph)
+            begun = time.perf_counter()
+            if ahead:
+                compile_ahead(make())
+            compiling = time.perf_counter() - begun
+            return self._measure(make(), steps, graph, compiling)
 
-    def _measure(self, step: Step, steps: int, graph: bool) -> Timing:
+    def _measure(self, step: Step, steps: int, graph: bool, compiling: float) -> Timing:
         settle()
         allocated, reserved = torch.cuda.memory_allocated(), torch.cuda.memory_reserved()
-        first = self.warm_up(step)
+        first = compiling + self.warm_up(step)
         # Tuning a kernel takes memory of its own: only what comes after it counts.
         settle()
         torch.cuda.reset_peak_memory_stats()

@@ -80,7 +80,8 @@ def on_gpu(clock: CudaClock, what: Case | Sized, device: torch.device, steps: in
         make = partial(layer_step, what, device)
     else:
         make = partial(network_step, what.case if isinstance(what, SizedNetwork) else what, device)
-    return attempt(partial(clock.measure, make, steps, graph=what.graph, tf32=what.tf32))
+    ahead = what.variant == "triton"
+    return attempt(partial(clock.measure, make, steps, graph=what.graph, tf32=what.tf32, ahead=ahead))
 
 
 def attempt(measure: Callable[[], Timing]) -> tuple[Timing | None, str]:

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from quatcaps.paper.collection import Entry
 
-FACTORS = (0.5, 1.0, 2.0, 4.0)
-"""Of a system's default rate; every one of them is tried."""
-CHOSEN: Mapping[str, float] = {}
+FACTORS = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
+"""Of a system's default rate. Those from a half to twice are tried first, then the neighbours of the best, until it has
+been held against both."""
+CHOSEN: Mapping[str, float] = {"azimuth-strict/qcn-rotor": 2.0, "azimuth-strict/resnet-153k": 2.0}
 """The factor by `EXPERIMENT/SYSTEM`: the one that `choice` finds in the records of
 `runs/rates-EXPERIMENT/SYSTEM/`. A system that is not listed has its default rate, and no search has chosen
 it."""
@@ -42,13 +43,22 @@ def held_out_error(entry: Entry) -> float | None:
     return statistics.fmean(errors) if len(errors) >= entry.row.wanted else None
 
 
-def choice(searched: Sequence[Entry]) -> float | None:
-    """The factor with the lowest held-out error, the smaller one of two; None while a rate or a fold is missing.
+def held_out_errors(searched: Sequence[Entry]) -> list[float | None]:
+    """The errors of one system in one experiment, in the order of `FACTORS`."""
+    errors = {entry.row.key.rsplit("/", 1)[1]: held_out_error(entry) for entry in searched}
+    return [errors.get(rate_name(factor)) for factor in FACTORS]
 
-    searched: the rows of one system in one experiment, in the order of `FACTORS`.
+
+def choice(searched: Sequence[Entry]) -> float | None:
+    """The factor with the lowest held-out error, the smaller one of two; None while a neighbour of it, or a fold, is
+    missing.
+
+    searched: the rows of one system in one experiment.
     """
-    errors = [held_out_error(entry) for entry in searched]
-    known = [error for error in errors if error is not None]
-    if len(known) < len(FACTORS):
+    errors = held_out_errors(searched)
+    tried = [(error, place) for place, error in enumerate(errors) if error is not None]
+    if not tried:
         return None
-    return FACTORS[known.index(min(known))]
+    _, best = min(tried)
+    bracketed = all(error is not None for error in errors[max(0, best - 1) : best + 2])
+    return FACTORS[best] if bracketed else None

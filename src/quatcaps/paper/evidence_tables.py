@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from quatcaps.paper.collection import Entry
 from quatcaps.paper.evidence_lines import Line, label, matched, measured_in, searches
-from quatcaps.paper.evidence_rates import CHOSEN, FACTORS, choice, held_out_error
+from quatcaps.paper.evidence_rates import CHOSEN, FACTORS, choice, held_out_errors
 from quatcaps.paper.evidence_rows import CONTENDERS, EXPERIMENTS, SEARCH, Experiment, default_rate, experiment_of
 from quatcaps.paper.evidence_statistics import RESAMPLES, Estimate, mean_of, of_percents
 from quatcaps.paper.rows import REFERENCES
@@ -122,7 +122,7 @@ def rate_table(entries: Sequence[Entry]) -> Table:
         if not any(entry.records for entry in members):
             continue
         held, chosen, used = EXPERIMENTS[experiment], choice(members), CHOSEN.get(f"{experiment}/{system}")
-        errors = [held_out_error(entry) for entry in members]
+        errors = held_out_errors(members)
         rows.append(
             (
                 held.title,

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 
 import torch
+import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
 from torch.autograd import forward_ad
@@ -76,8 +77,12 @@ class Votes:
         self.shapes = Shapes.of(poses, maps, window, competition, log_floor)
         if window.coordinates:
             check_coordinates(self.shapes.dims, self.shapes.columns)
-        maps = maps if bounded else maps.clamp(-MAP_LIMIT, MAP_LIMIT)
-        self._children = (poses.clamp(-POSE_LIMIT, POSE_LIMIT), activations, maps)
+        maps = maps if bounded else F.hardtanh(maps, -MAP_LIMIT, MAP_LIMIT)
+        self._children = (
+            F.hardtanh(poses, -POSE_LIMIT, POSE_LIMIT),
+            activations,
+            maps,
+        )  # one gradient kernel, not five
         self.backend, chosen = choose(backend, self.shapes, poses.dtype, poses.device)
         if self.backend != REFERENCE:
             check_transforms(self.backend, *self._children)

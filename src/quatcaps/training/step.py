@@ -9,13 +9,15 @@ no graph.
 
 from __future__ import annotations
 
+import copy
 import math
 import warnings
 
 import torch
 from torch import Tensor, nn
 
-from quatcaps.accelerator import current, in_precision
+from quatcaps.accelerator import current, in_precision, unavailable
+from quatcaps.compiling import compile_ahead
 from quatcaps.data.imageset import ImageSet
 from quatcaps.data.viewpoints import Views
 from quatcaps.errors import QuatcapsError
@@ -125,9 +127,20 @@ class TrainingStep:
         wrong = output.activations.argmax(1).ne(self.labels).sum()
         return self.processes.average(self.network, loss.detach(), wrong)
 
+    def rehearse(self) -> None:
+        """Launches what `gradients` launches, for a copy of the network."""
+        assert self.images is not None
+        assert self.labels is not None
+        network = copy.deepcopy(self.network)
+        with in_precision(self.config.precision, self.device):
+            output = network(self.images)
+        loss_of(self.config, output, self.labels, self.margin, self.class_weights).backward()
+
     def compute_aside(self) -> None:
         """On a stream of its own, as the steps before a capture must be."""
         assert self.side is not None
+        if self.taken == 0 and not self.processes.several and unavailable(self.device) is None:
+            compile_ahead(self.rehearse)
         main = torch.cuda.current_stream(self.device)
         self.side.wait_stream(main)
         with torch.cuda.stream(self.side):

@@ -1,7 +1,7 @@
 """Convolutions of 3×3 and 1×1, what goes into them normalised and rectified on the way, and their gradients.
 
-The taps of one row of a window lie side by side in memory, (column, channel): a tile of them is [positions × such
-numbers], multiplied by as many rows of the weights, which lie as (row, column, channel in, channel out).
+A tile is [positions × channels at one place of their windows], multiplied by as many rows of the weights, which lie as
+(row, column, channel in, channel out). What lies outside an image is 0 after normalisation, as padding is.
 """
 
 from __future__ import annotations

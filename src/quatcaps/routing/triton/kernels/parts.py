@@ -7,6 +7,9 @@ import triton.language as tl
 
 from quatcaps.routing.triton.kernels.tiles import SMALLEST, log2
 
+AT_ONCE = tl.constexpr(8)
+"""Splits whose parts are loaded together."""
+
 
 @triton.jit
 def place_in_row(h, j, LAYER: tl.constexpr):
@@ -16,6 +19,17 @@ def place_in_row(h, j, LAYER: tl.constexpr):
         return h // LAYER.COLUMNS * LAYER.ROW + j * LAYER.COLUMNS + h % LAYER.COLUMNS
     else:
         return h * LAYER.PARENTS + j
+
+
+@triton.jit
+def sum_of_splits(parts, e, mask, stride, splits, TILE: tl.constexpr):
+    """Σ over splits of entries e of their parts, which are `stride` apart: several at a time, as each is waited for."""
+    total = tl.zeros([AT_ONCE, TILE], tl.float32)
+    for start in range(0, splits, AT_ONCE):
+        split = start + tl.arange(0, AT_ONCE)
+        there = (split < splits)[:, None] & mask[None, :]
+        total += tl.load(parts + split[:, None] * stride + e[None, :], mask=there, other=0.0)
+    return tl.sum(total, 0)
 
 
 @triton.jit
@@ -32,9 +46,7 @@ def add_moments(
     """The sum of partial moments."""
     e = tl.program_id(0) * TILE + tl.arange(0, TILE)
     stride = tl.cast(small, tl.int64) + 2 * large
-    total = tl.zeros([TILE], tl.float32)
-    for split in range(splits):
-        total += tl.load(parts + split * stride + e, mask=e < stride, other=0.0)
+    total = sum_of_splits(parts, e, e < stride, stride, splits, TILE)
     tl.store(mass + e, total, mask=e < small)
     tl.store(first + (e - small), total, mask=(e >= small) & (e < small + large))
     tl.store(second + (e - small - large), total, mask=(e >= small + large) & (e < stride))
@@ -117,14 +129,10 @@ def finish_parents(
     here = e < small * DIMS
     parent = e // (DIMS * PARENTS) * PARENTS + e % PARENTS
     leading = here & (e // PARENTS % DIMS == 0)
-    e0 = tl.zeros([TILE], tl.float32)
-    e1 = tl.zeros([TILE], tl.float32)
-    e2 = tl.zeros([TILE], tl.float32)
-    for split in range(splits):
-        part = parts + split * (small * (1 + 2 * DIMS))
-        e0 += tl.load(part + parent, mask=leading, other=0.0)
-        e1 += tl.load(part + small + e, mask=here, other=0.0)
-        e2 += tl.load(part + small * (1 + DIMS) + e, mask=here, other=0.0)
+    stride = small * (1 + 2 * DIMS)
+    e0 = sum_of_splits(parts, parent, leading, stride, splits, TILE)
+    e1 = sum_of_splits(parts + small, e, here, stride, splits, TILE)
+    e2 = sum_of_splits(parts + small * (1 + DIMS), e, here, stride, splits, TILE)
     q = tl.load(precision + e, mask=here, other=0.0)
     g1 = tl.load(grad_first + e, mask=here, other=0.0)
     g2 = tl.load(grad_second + e, mask=here, other=0.0)

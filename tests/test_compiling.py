@@ -1,0 +1,107 @@
+"""Kernels compiled ahead. That other processes' results are found is tested where kernels compile, for sm_90."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from quatcaps import compiling
+from quatcaps.compiling import Kernel, compile_ahead, compile_side_by_side, forked, rehearsing
+
+pytest.importorskip("triton")
+pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="processes are forked")
+OPTIONS = '{"options": {"num_warps": 2, "supported": ["tf32", "ieee"]}}'
+
+
+def ask(name: str) -> bool:
+    """What Triton asks before it compiles a kernel."""
+    from triton import knobs
+
+    compile = {"specialization_data": OPTIONS, "signature": {}, "constants": {(0,): name}, "configs": [{}]}
+    function = SimpleNamespace(__name__=name)
+    return bool(
+        knobs.runtime.jit_cache_hook(
+            key=name, repr=name, fn=SimpleNamespace(jit_function=function), compile=compile, already_compiled=False
+        )
+    )
+
+
+def test_a_rehearsal_launches_nothing_and_tells_what_it_would_have_launched() -> None:
+    from triton import knobs
+
+    with rehearsing() as found:
+        assert ask("one"), "Triton neither compiles nor launches what it is told so"
+        ask("other")
+    assert [kernel.function.__name__ for kernel in found] == ["one", "other"]
+    assert found[0].options == {"num_warps": 2, "supported": ("tf32", "ieee")}
+    assert knobs.runtime.jit_cache_hook is None
+
+
+class Noted(Kernel):
+    """Calls its function, which stands for the compiler."""
+
+    def compile(self, target: Any) -> None:
+        self.function(target)
+
+
+def leaving(path: Path) -> Kernel:
+    """Leaves a file."""
+    return Noted(lambda target: path.write_text(f"{target} {os.getpid()}"), {}, {}, {}, {})
+
+
+def test_processes_share_the_kernels(tmp_path: Path) -> None:
+    kernels = [leaving(tmp_path / str(number)) for number in range(5)]
+    compile_side_by_side(kernels, "sm_90", 2)
+    told = [path.read_text().split() for path in sorted(tmp_path.iterdir())]
+    assert [target for target, _ in told] == ["sm_90"] * 5
+    assert len({process for _, process in told}) == 2
+    assert str(os.getpid()) not in {process for _, process in told}
+
+
+def test_a_process_that_fails_or_hangs_harms_nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compiling, "SECONDS_AT_MOST", 0.2)
+    lost, kept = leaving(tmp_path / "no such folder" / "file"), leaving(tmp_path / "kept")
+    hanging = Noted(lambda target: signal.pause(), {}, {}, {}, {})
+    children: list[int] = []
+    monkeypatch.setattr(compiling, "forked", lambda work: children.append(forked(work)) or children[-1])
+    compile_side_by_side([lost, hanging, kept], "sm_90", 3)
+    assert (tmp_path / "kept").exists()
+    for child in children:
+        with pytest.raises(ChildProcessError):
+            os.waitpid(child, os.WNOHANG)
+
+
+def test_what_is_wrong_the_real_computation_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[Any] = []
+    monkeypatch.setattr(compiling, "compile_side_by_side", lambda *arguments: made.append(arguments))
+
+    def fail() -> None:
+        ask("one")
+        raise RuntimeError("out of memory")
+
+    compile_ahead(fail)
+    compile_ahead(lambda: None)
+    assert not made, "one kernel is not worth a process"
+
+
+@pytest.mark.parametrize("cached", [True, False])
+def test_what_is_on_disk_is_not_compiled(cached: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    from triton.runtime.driver import driver
+
+    made: list[Any] = []
+    monkeypatch.setattr(compiling, "compile_side_by_side", lambda kernels, *rest: made.extend(kernels))
+    monkeypatch.setattr(compiling, "SECONDS_FROM_CACHE", 60.0 if cached else -1.0)
+    monkeypatch.setattr(Kernel, "compile", lambda self, target: None)
+    monkeypatch.setattr(driver, "_active", SimpleNamespace(get_current_target=lambda: "sm_90"), raising=False)
+    compile_ahead(lambda: [ask(str(number % 6)) for number in range(12)])
+    assert [kernel.function.__name__ for kernel in made] == ([] if cached else ["1", "2", "3", "4", "5"])
+
+
+def test_a_forked_process_ends() -> None:
+    child = forked(lambda: None)
+    assert os.waitpid(child, 0) == (child, 0)
