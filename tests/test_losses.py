@@ -8,7 +8,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from quatcaps.losses import balanced_weights, cross_entropy, margin, spread_loss
+from quatcaps.losses import balanced_weights, cross_entropy, margin, quick_spread_loss, spread_loss
+from quatcaps.losses.fused import spread_and_gradient
 
 
 def spread_by_loops(activations: list[list[float]], labels: list[int], m: float) -> float:
@@ -36,6 +37,46 @@ def test_spread_loss_by_loops(seed: int, images: int, classes: int, m: float) ->
     for given_margin in (m, torch.tensor(m, dtype=torch.float64)):
         found = spread_loss(activations, labels, given_margin).item()
         assert found == pytest.approx(expected, rel=1e-12, abs=1e-15)
+
+
+DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
+
+
+@pytest.mark.parametrize(("images", "classes"), [(1, 2), (5, 3), (64, 5), (300, 10), (7, 1000)])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_the_kernel_has_the_loss_and_its_gradient(images: int, classes: int, weighted: bool) -> None:
+    pytest.importorskip("triton")
+    activations = torch.rand(images, classes, device=DEVICE)
+    labels = torch.randint(classes, (images,), device=DEVICE)
+    weights = torch.rand(classes, device=DEVICE) + 0.5 if weighted else None
+    found, wanted = activations.clone().requires_grad_(), activations.double().requires_grad_()
+    loss, _ = spread_and_gradient(found, labels, torch.tensor(0.6, device=DEVICE), weights)
+    other = spread_loss(wanted, labels, 0.6, None if weights is None else weights.double())
+    (3 * loss).backward()
+    (3 * other).backward()
+    torch.testing.assert_close(loss.double(), other, rtol=1e-5, atol=0)
+    torch.testing.assert_close(found.grad.double(), wanted.grad, rtol=1e-4, atol=1e-7)
+
+
+@pytest.mark.parametrize("place", [(1, 0), (1, 2)], ids=["another class", "the true one"])
+def test_the_kernel_hides_no_nan(place: tuple[int, int]) -> None:
+    pytest.importorskip("triton")
+    activations = torch.rand(4, 3, device=DEVICE)
+    activations[place] = float("nan")
+    labels = torch.full((4,), 2, device=DEVICE)
+    assert spread_and_gradient(activations, labels, torch.tensor(0.6, device=DEVICE), None)[0].isnan()
+
+
+def test_the_quick_loss_is_the_loss() -> None:
+    """By the formula on a CPU, and wherever the kernel cannot."""
+    for images in (0, 4):
+        activations, labels = (
+            torch.rand(images, 3, device=DEVICE),
+            torch.zeros(images, dtype=torch.int32, device=DEVICE),
+        )
+        for wanted_margin in (0.5, torch.tensor(0.5, device=DEVICE)):
+            found, wanted = (each(activations, labels, wanted_margin) for each in (quick_spread_loss, spread_loss))
+            torch.testing.assert_close(found, wanted, equal_nan=True)
 
 
 def test_spread_loss_is_zero_beyond_the_margin() -> None:

@@ -19,11 +19,12 @@ ROOT = Path(__file__).parents[1]
 ADDRESS = "https://example.org/owner/quatcaps"
 PREDICTION = """
 import numpy, quatcaps
-from quatcaps.routing.native.build import SOURCES
+from quatcaps.native.build import sources
+from quatcaps.routing.native.libraries import SOURCES
 picture = numpy.zeros((28, 28), numpy.uint8)
 picture[4:24, 13:16] = 255
 print(quatcaps.__file__)
-print(len(SOURCES) > 1)
+print({path.name for path in sources(SOURCES)} > {"moments.c", "vectors.h"})
 print(quatcaps.predict("qcn-mnist", picture)[0].name)
 """
 

@@ -13,7 +13,7 @@ SOURCES = Path(quatcaps.__file__).parent
 ROOMS = (
     ("errors", "capsules", "counter_based", "accelerator", "compiling", "console", "strict_json", "interrupted"),
     ("quaternion", "files", "settings", "plugins", "operators"),
-    ("registry", "tensors", "pipelines", "losses"),
+    ("registry", "tensors", "pipelines", "losses", "native"),
     ("poses",),
     ("routing",),
     ("layers",),

@@ -104,6 +104,7 @@ def test_names_alone_tell_what_a_kernel_is_for(name: str, group: str) -> None:
         ("aten::add", ["AddBackward0"], OTHER),
         ("aten::mkldnn_convolution", [], CONVOLUTION),
         ("aten::_slow_conv2d_backward", [], GRADIENT),
+        ("quatcaps::native_residual_blocks", [], CONVOLUTION),
     ],
 )
 def test_operators_go_before_names(name: str, operators: list[str], group: str) -> None:
@@ -264,7 +265,8 @@ def test_the_command_leaves_the_timeline_of_a_step(
     assert all(each["microseconds"] > 0 for each in found["groups"].values())
     assert found["busy_microseconds"] <= found["wall_microseconds"] + 1
     known = {line["name"]: line["group"] for line in found["kernels"]}
-    assert known["aten::convolution_backward"] == GRADIENT
+    (gradient,) = known.keys() & {"aten::convolution_backward", "aten::_slow_conv2d_backward"}  # the latter on ARM
+    assert known[gradient] == GRADIENT
     assert known["aten::native_batch_norm"] == NORMALISATION
     assert known["SqrtBackward0"] == BACKWARD  # of the routing's own arithmetic
     assert pictures == [tmp_path / "step.png"]

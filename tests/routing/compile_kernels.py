@@ -13,6 +13,7 @@ from triton.compiler import ASTSource
 from quatcaps.compiling import Kernel, compile_side_by_side
 from quatcaps.layers.fused import plan as blocks
 from quatcaps.layers.fused.kernels import convolution, normalisation
+from quatcaps.losses.kernels import spread as losses
 from quatcaps.poses.kernels import rotor
 from quatcaps.routing import Window
 from quatcaps.routing.triton import em as fused_em
@@ -25,7 +26,7 @@ TARGET = GPUTarget("cuda", 90, 32)
 FLOATS = ("concentration", "prior_mean", "mean_weight", "scale", "freedom", "epsilon")
 NUMBERS = (
     "positions", "per_program", "pixels", "splits", "small", "large", "rotors", "parents", "entries", "images", "tiles",
-    "programs", "channels", "in_tile",
+    "programs", "channels", "in_tile", "classes",
 )  # fmt: skip
 TUPLES = {
     "strides": ("i32",) * 4,
@@ -52,7 +53,7 @@ def compile_kernel(kernel: Any, constants: dict[str, Any], iterations: int = 1) 
             attributes |= {(index, k, part): aligned for k in range(iterations) for part in range(3)}
         elif name in ("settings", "given", "strides"):
             signature[name] = TUPLES.get(name) or TUPLES.get(kernel.__name__, ("fp32",) * 7)
-        elif name == "batches":
+        elif name in ("batches", "labels"):
             signature[name] = "*i64"
         elif name in FLOATS:
             signature[name] = "fp32"
@@ -62,25 +63,25 @@ def compile_kernel(kernel: Any, constants: dict[str, Any], iterations: int = 1) 
             signature[name] = "*fp32"
             attributes[(index,)] = aligned
     values = {(names.index(name),): value for name, value in constants.items()}
-    if later is not None:
-        later.append(Kernel(kernel, signature, values, attributes, options))
+    if postponed is not None:
+        postponed.append(Kernel(kernel, signature, values, attributes, options))
         return ""
     compiled = triton.compile(ASTSource(kernel, signature, values, attributes), target=TARGET, options=options)
     print(kernel.__name__, "compiles")
     return str(compiled.asm["ttgir"])
 
 
-later: list[Kernel] | None = None
+postponed: list[Kernel] | None = None
 """Where kernels are put that are to be compiled together."""
 
 
 def check_side_by_side() -> None:
     """What several processes compile is found on disk by this one."""
-    global later
-    later = []
+    global postponed
+    postponed = []
     for tile in (32, 64, 128, 256, 512):
         compile_kernel(parts.add_moments, {"TILE": tile})
-    kernels, later = later, None
+    kernels, postponed = postponed, None
     compile_side_by_side(kernels, TARGET, 2)
     triton.knobs.compilation.always_compile = False
     stages = triton.backends.backends["nvidia"].compiler.add_stages
@@ -197,6 +198,7 @@ if __name__ == "__main__":
     compile_steps(few_classes, ((1, False, True),))
     alone = {"LAYER": quaternions.sizes, "WEIGHTED": 0, "UNIFORM": True}
     compile_kernel(backward.sum_children, {**alone, **launch.plan_children(quaternions, 1).options()})
+    compile_kernel(losses.spread, {"WEIGHTED": True, "TILE": 128, "TILE_CLASSES": 16, "num_warps": 8})
     compile_kernel(parts.add_moments, {"TILE": 256})
     compile_kernel(parts.add_maps, {"TILE": 64, "TILE_ROWS": 16})
     for right in (False, True):

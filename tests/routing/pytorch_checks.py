@@ -15,9 +15,12 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from quatcaps.layers import native as trunks
 from quatcaps.layers import use_backend
 from quatcaps.models import build
+from quatcaps.poses import native as rotors
 from quatcaps.routing import Parents, Window, native
+from quatcaps.routing.native import em as native_em
 from quatcaps.routing.native import operators as native_operators
 from quatcaps.routing.shapes import Shapes, pack
 
@@ -71,6 +74,15 @@ def operators_in_c() -> None:
         layer = pack(window, competition)
         torch.library.opcheck(native_operators.uniform_moments, (*inputs[:3], layer))
         torch.library.opcheck(native_operators.moments, (*inputs, True, layer))
+    for images, side in ((2, 2), (1, 2), (2, 5)):  # side by side, or image by image
+        pose = (images, 3, 3, side, side)
+        moments = leaves(pose, (images, 3, side, side), pose, pose, (3,), (3,), on="cpu")
+        for kind, damped, isotropic in ((0, False, False), (1, False, True), (2, True, False)):
+            torch.library.opcheck(native_em.em_step, (*moments, 0.01, 1e-4, 2.0, 1.5, kind, damped, isotropic))
+    for right in (False, True):
+        torch.library.opcheck(rotors.rotor_matrix, (*leaves((2, 2, 3), (2, 2, 3, 3), on="cpu"), right))
+    convolutions = [torch.rand(shape) for shape in ((2,), (2,), (5, 2, 3, 3), (5,), (5, 5, 3, 3), (5, 2, 1, 1))]
+    torch.library.opcheck(trunks.residual_blocks, (torch.rand(2, 2, 5, 4), convolutions, [2]))
 
 
 def routed(*inputs: Tensor) -> list[Tensor]:

@@ -14,12 +14,13 @@ from torch.utils.checkpoint import checkpoint
 
 from quatcaps.errors import QuatcapsError
 from quatcaps.layers import ConvolutionalCapsules
+from quatcaps.native import build
 from quatcaps.routing import EM, Parents, Votes, Window, native, reference
-from quatcaps.routing.native import VotesSideBySide, build, side_by_side
+from quatcaps.routing.native import VotesSideBySide, libraries, side_by_side
 from quatcaps.routing.shapes import Shapes
 
 pytestmark = pytest.mark.skipif(
-    build.problem(torch.float32, 1, 3) is not None, reason=f"native {build.problem(torch.float32, 1, 3)}"
+    libraries.problem(torch.float32, 1, 3) is not None, reason=f"native {libraries.problem(torch.float32, 1, 3)}"
 )
 
 SHAPES = {
@@ -167,9 +168,26 @@ def test_an_offset_of_all_logits_costs_no_digits_and_one_of_a_position_counts() 
 def test_the_first_iteration_keeps_a_variance_that_float32_would_lose() -> None:
     window = Window(2, 2)
     children, _ = layer(1, 3, window, dtype=torch.float32)
+    keeps_variance(children[0], children[1], window)
+
+
+@pytest.mark.parametrize("taken", [1.0, 1e-4, 0.0])
+def test_it_does_so_by_a_centre_of_some_children(taken: float) -> None:
+    """Of every seventh, whatever these weigh at some positions."""
+    window = Window(3, 3)
+    children, _ = layer(1, 3, window, 13, size=(6, 7), dtype=torch.float32)
+    light = torch.ones(13 * 9).index_fill_(0, torch.arange(0, 13 * 9, 7), taken).view(3, 3, 13).permute(2, 0, 1)
+    activations = children[1].detach().clone()
+    activations[0, :, 1:4, 2:5] *= light
+    keeps_variance(children[0], activations.requires_grad_(), window)
+
+
+def keeps_variance(offsets: Tensor, activations: Tensor, window: Window) -> None:
+    """Of poses that differ by little and lie far from the origin."""
     base = torch.tensor([3.0, -20.0, 1.0]).view(1, 1, 3, 1, 1)
-    poses = (base + 3e-3 * children[0].detach()).requires_grad_()
-    inputs = [poses, children[1], torch.eye(3).expand(window.offsets, 2, 3, 3, 3).clone().requires_grad_()]
+    poses = (base + 3e-3 * offsets.detach()).requires_grad_()
+    maps = torch.eye(3).expand(window.offsets, poses.shape[1], 3, 3, 3).clone().requires_grad_()
+    inputs = [poses, activations, maps]
     doubles = [tensor.detach().double().requires_grad_() for tensor in inputs]
     ours, theirs = bound(native, inputs, window).uniform(), bound(reference, doubles, window).uniform()
     mean, variance = ours.mean, ours.variance + 1e-4

@@ -18,15 +18,16 @@ import torch
 from native_layers import bound, layer
 
 from quatcaps.errors import QuatcapsError
+from quatcaps.native import build
 from quatcaps.routing import Window, native
-from quatcaps.routing.native import build
+from quatcaps.routing.native import libraries
 from quatcaps.routing.shapes import Shapes
 
 pytestmark = pytest.mark.skipif(
-    build.problem(torch.float32, 1, 3) is not None, reason=f"native {build.problem(torch.float32, 1, 3)}"
+    libraries.problem(torch.float32, 1, 3) is not None, reason=f"native {libraries.problem(torch.float32, 1, 3)}"
 )
 
-DEFINITIONS = ["-DIS_DOUBLE=0", "-DROWS=1", "-DCOLUMNS=3"]
+LIBRARY = (libraries.SOURCES, libraries.definitions(torch.float32, 1, 3))
 
 
 @pytest.fixture
@@ -34,7 +35,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """An empty cache of the user, and a process that has not compiled anything yet; what it compiles is soon done."""
     source = tmp_path.parent / f"{tmp_path.name}.c"
     source.write_text("int quatcaps_moments(void) { return COLUMNS; }\n")
-    monkeypatch.setattr(build, "SOURCES", [source])
+    monkeypatch.setattr(build, "sources", lambda folder: [source])
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     build.attempt.cache_clear()
     build.warn_once.cache_clear()
@@ -54,17 +55,17 @@ def no_compiling(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_library_is_compiled_once(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    build.load(DEFINITIONS)
+    build.load(*LIBRARY)
     (kept,) = cache.iterdir()
     assert cache.stat().st_mode & 0o777 == 0o700
     no_compiling(monkeypatch)
-    assert hasattr(build.load(DEFINITIONS), "quatcaps_moments")
+    assert hasattr(build.load(*LIBRARY), "quatcaps_moments")
     assert list(cache.iterdir()) == [kept]
 
 
 def test_what_is_loaded_is_what_was_checked(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A file that is swapped after it was read changes nothing; what is loaded lies where nobody else can write."""
-    build.load(DEFINITIONS)
+    build.load(*LIBRARY)
     (kept,) = cache.iterdir()
     whole = kept.read_bytes()
     opened = []
@@ -83,7 +84,7 @@ def test_what_is_loaded_is_what_was_checked(cache: Path, monkeypatch: pytest.Mon
     no_compiling(monkeypatch)
     monkeypatch.setattr(build, "digest", lambda content: swapped(content) if content == whole else real(content))
     monkeypatch.setattr(ctypes, "CDLL", looked_at)
-    assert hasattr(build.load(DEFINITIONS), "quatcaps_moments")
+    assert hasattr(build.load(*LIBRARY), "quatcaps_moments")
     assert opened == [(whole, cache, 0o700)]
     assert list(cache.iterdir()) == [kept]
 
@@ -92,7 +93,7 @@ def test_where_the_cache_cannot_hold_another_file_a_library_is_loaded_from_elsew
     cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A cache on a full or read-only disk still serves."""
-    build.load(DEFINITIONS)
+    build.load(*LIBRARY)
     real = tempfile.mkdtemp
 
     def full(suffix: str | None = None, prefix: str | None = None, dir: Path | None = None) -> str:
@@ -102,35 +103,35 @@ def test_where_the_cache_cannot_hold_another_file_a_library_is_loaded_from_elsew
 
     no_compiling(monkeypatch)
     monkeypatch.setattr(tempfile, "mkdtemp", full)
-    assert hasattr(build.load(DEFINITIONS), "quatcaps_moments")
+    assert hasattr(build.load(*LIBRARY), "quatcaps_moments")
 
 
 def test_folders_that_were_left_behind_are_removed(cache: Path) -> None:
     """On NFS a library that is in use stays until its process ends, and so does its folder."""
-    build.load(DEFINITIONS)
+    build.load(*LIBRARY)
     for name, age in (("quatcaps-old", 2 * build.LEFT_BEHIND), ("quatcaps-new", 0)):
         (cache / name).mkdir()
         os.utime(cache / name, (time.time() - age,) * 2)
-    build.load(DEFINITIONS)
+    build.load(*LIBRARY)
     assert [path.name for path in cache.iterdir() if path.is_dir()] == ["quatcaps-new"]
 
 
 def test_a_damaged_library_is_compiled_again_and_never_loaded(cache: Path) -> None:
-    build.load(DEFINITIONS)
+    build.load(*LIBRARY)
     (kept,) = cache.iterdir()
     whole = kept.read_bytes()
     for damaged in (b"", whole[: len(whole) // 2], whole[:-1] + bytes([whole[-1] ^ 1])):
         kept.unlink()  # a new file: the old one is still mapped
         kept.write_bytes(damaged)
         assert build.find(cache, kept.name.split("-")[0]) is None
-        assert hasattr(build.load(DEFINITIONS), "quatcaps_moments")
+        assert hasattr(build.load(*LIBRARY), "quatcaps_moments")
         assert kept.read_bytes() == whole
 
 
 def test_other_flags_make_another_library(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    build.load(DEFINITIONS)
+    build.load(*LIBRARY)
     monkeypatch.setattr(build, "FLAGS", (*build.FLAGS, "-DOTHER"))
-    build.load(DEFINITIONS)
+    build.load(*LIBRARY)
     assert len(list(cache.iterdir())) == 2
 
 
@@ -140,19 +141,19 @@ def test_processes_may_compile_at_the_same_time(cache: Path) -> None:
     code = f"""if True:
         import time
         from pathlib import Path
-        from quatcaps.routing.native import build
+        from quatcaps.native import build
 
-        build.SOURCES = [Path({str(build.SOURCES[0])!r})]
+        build.sources = lambda folder: [Path({str(build.sources(Path())[0])!r})]
         compiled = build.compiled
 
-        def together(command):
+        def together(command, files):
             Path({str(begin)!r} + str(time.monotonic_ns())).touch()
             while len(list(Path({str(begin.parent)!r}).glob("begin*"))) < 2:
                 time.sleep(0.01)
-            return compiled(command)
+            return compiled(command, files)
 
         build.compiled = together
-        build.load({DEFINITIONS})
+        build.load(Path(), {LIBRARY[1]})
     """
     running = [subprocess.Popen([sys.executable, "-c", code]) for _ in range(2)]
     assert [process.wait() for process in running] == [0, 0]
@@ -165,7 +166,7 @@ def test_a_folder_where_others_write_is_not_used(cache: Path, mode: int) -> None
     cache.chmod(mode)
     with pytest.warns(UserWarning, match=f"others can write to {cache}: chmod go-w {cache}, or set XDG_CACHE_HOME"):
         assert build.cache_folder() is None
-    assert hasattr(build.load(DEFINITIONS), "quatcaps_moments")  # and says so only once
+    assert hasattr(build.load(*LIBRARY), "quatcaps_moments")  # and says so only once
     assert not list(cache.iterdir())
 
 
@@ -213,7 +214,7 @@ def test_folders_that_it_makes_are_its_own_whatever_the_umask(cache: Path, monke
 def test_where_files_have_no_owner_nothing_is_kept(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As on Windows."""
     monkeypatch.delattr(os, "getuid")
-    assert hasattr(build.load(DEFINITIONS), "quatcaps_moments")
+    assert hasattr(build.load(*LIBRARY), "quatcaps_moments")
     assert not cache.exists()
 
 
@@ -222,7 +223,7 @@ def test_without_a_place_to_keep_it_a_library_is_compiled_for_one_process(
 ) -> None:
     cache.parent.parent.joinpath("file").touch()
     monkeypatch.setenv("XDG_CACHE_HOME", str(cache.parent.parent / "file"))
-    assert hasattr(build.load(DEFINITIONS), "quatcaps_moments")
+    assert hasattr(build.load(*LIBRARY), "quatcaps_moments")
 
 
 def test_without_a_compiler_it_refuses(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -239,15 +240,15 @@ def test_without_a_compiler_it_refuses(cache: Path, monkeypatch: pytest.MonkeyPa
 
 def test_a_compiler_that_is_not_there_is_named(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CC", "no-such-compiler -m64")
-    assert "no-such-compiler" in (build.problem(torch.float32, 1, 3) or "")
+    assert "no-such-compiler" in (libraries.problem(torch.float32, 1, 3) or "")
 
 
 def test_a_command_that_fails_is_named(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     compiler = shutil.which(build.find_compiler()[0])
     monkeypatch.setenv("CC", f"{compiler} --no-such-option")
-    assert f"the command failed: {compiler} --no-such-option" in (build.problem(torch.float32, 1, 3) or "")
+    assert f"the command failed: {compiler} --no-such-option" in (libraries.problem(torch.float32, 1, 3) or "")
     monkeypatch.setenv("CC", f"{compiler} -include no-such-file.h")
-    assert "no-such-file.h" in (build.problem(torch.float64, 1, 3) or "")
+    assert "no-such-file.h" in (libraries.problem(torch.float64, 1, 3) or "")
 
 
 def test_importing_it_compiles_nothing(tmp_path: Path) -> None:

@@ -15,11 +15,13 @@ import torch
 from native_layers import layer, results
 from torch import Tensor
 
+from quatcaps.native import calls as any_calls
+from quatcaps.native import threads
 from quatcaps.routing import Window, native
-from quatcaps.routing.native import build, calls, threads
+from quatcaps.routing.native import calls, libraries
 
 pytestmark = pytest.mark.skipif(
-    build.problem(torch.float32, 1, 3) is not None, reason=f"native {build.problem(torch.float32, 1, 3)}"
+    libraries.problem(torch.float32, 1, 3) is not None, reason=f"native {libraries.problem(torch.float32, 1, 3)}"
 )
 
 
@@ -71,7 +73,7 @@ class Blocked:
 @pytest.fixture
 def blocked(monkeypatch: pytest.MonkeyPatch, two_threads: None) -> Blocked:
     function = Blocked()
-    monkeypatch.setattr(build, "library", lambda *shape: SimpleNamespace(function=function))
+    monkeypatch.setattr(libraries, "library", lambda *shape: SimpleNamespace(function=function))
     return function
 
 
@@ -108,7 +110,7 @@ def test_an_interrupt_waits_for_the_other_threads(blocked: Blocked) -> None:
 
 
 def test_what_a_thread_writes_to_outlives_a_second_interrupt(blocked: Blocked, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(calls, "wait", interrupt)
+    monkeypatch.setattr(any_calls, "wait", interrupt)
     held = interrupted()
     try:
         assert not blocked.ended.is_set()

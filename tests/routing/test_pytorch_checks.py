@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 import torch
 
-from quatcaps.routing.native import build
+from quatcaps.routing.native import libraries
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 NATIVE = pytest.mark.skipif(
-    build.problem(torch.float32, 1, 3) is not None, reason=f"native {build.problem(torch.float32, 1, 3)}"
+    libraries.problem(torch.float32, 1, 3) is not None, reason=f"native {libraries.problem(torch.float32, 1, 3)}"
 )
 
 

@@ -90,7 +90,7 @@ def test_a_step_computes_captures_and_replays_on_its_device(cuda: Recorder) -> N
     seen, step = seen_by(network, cuda), on_second(network)
     for number in range(STEPS_BEFORE_CAPTURE + 2):
         step(*batch(), 1e-3, number)
-    assert seen == [SECOND] * (STEPS_BEFORE_CAPTURE + 1), "the last of them while capturing"
+    assert seen == [SECOND] * (1 + STEPS_BEFORE_CAPTURE + 1), "a rehearsal first, and the last of them while capturing"
     assert cuda.captured_on == [(SECOND, SECOND)]
     assert cuda.replayed_on == [SECOND, SECOND]
     assert cuda.devices == [torch.device("cuda", 0)], "left as it was"

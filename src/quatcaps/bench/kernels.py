@@ -32,6 +32,7 @@ OUR_KERNELS = {
     GRADIENT: ("convolve_back", "sum_weights", "add_weights"),
     NORMALISATION: ("finish", "finish_back", "recall", "normalise", "normalise_back", "lay_back"),
     LAYOUT: ("lay", "lay_weights"),
+    OTHER: ("spread",),
 }  # fmt: skip
 """Our Triton kernels; a test holds the names against those that are launched."""
 EITHER_WAY = ("over_windows",)
@@ -50,7 +51,7 @@ _CONVOLUTION_KERNEL = re.compile(
 )
 _BY_OPERATOR = (
     (GRADIENT, re.compile(r"^aten::\w*conv\w*_backward|^ConvolutionBackward")),
-    (CONVOLUTION, re.compile(r"^aten::\w*conv(olution|2d)")),
+    (CONVOLUTION, re.compile(r"^aten::\w*conv(olution|2d)|^quatcaps::native_residual_blocks")),
     (NORMALISATION, re.compile(r"^aten::\w*batch_norm|^\w*BatchNormBackward")),
     (BACKWARD, re.compile(rf"^quatcaps::\w*backward|^GeneratedBackwardFor_quatcaps_\w*Backward$|^{BACK}{IN_ROUTING}$")),
     (FORWARD, re.compile(rf"^quatcaps::|^GeneratedBackwardFor_quatcaps_|^{IN_ROUTING}$")),

@@ -12,7 +12,7 @@ from quatcaps.bench.cases import CHANNELS, CLASSES, FORWARD, SIDE, Case, Layer
 from quatcaps.bench.networks import build_model
 from quatcaps.bench.variants import VARIANTS, by_backend
 from quatcaps.layers import ConvolutionalCapsules
-from quatcaps.losses import spread_loss
+from quatcaps.losses import quick_spread_loss
 
 Step = Callable[[], None]
 LEARNING_RATE, MARGIN = 3e-3, 0.5
@@ -52,7 +52,7 @@ def network_step(case: Case, device: torch.device, watch: Callable[[nn.Module], 
         optimiser.zero_grad(set_to_none=True)
         with in_precision(case.precision, device):
             output = prepared(images)
-        spread_loss(output.activations.float(), labels, MARGIN).backward()
+        quick_spread_loss(output.activations.float(), labels, MARGIN).backward()
         optimiser.step()
 
     return train

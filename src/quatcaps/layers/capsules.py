@@ -49,8 +49,8 @@ class CapsuleLayer(nn.Module):
         backend = backend or self.backend
         check_children(poses, activations, self.capsules_in, self.pose.dims)
         window = self.window_of(*poses.shape[-2:])
-        fused = self.pose.fused and self.computed_by(poses, backend) == "triton"
-        maps = self.maps(fused=True) if fused else self.maps()
+        by = self.computed_by(poses, backend) if self.pose.fused else REFERENCE
+        maps = self.maps() if by == REFERENCE else self.maps(by=by)
         return Votes(
             poses,
             activations,

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from quatcaps.capsules import Capsules
 from quatcaps.errors import QuatcapsError, at_least_one, unknown_name
+from quatcaps.layers.convolution import Convolution
 from quatcaps.layers.images import check_images
 from quatcaps.layers.residual import residual_trunk, with_head
 from quatcaps.poses import PoseType, pose_type
@@ -150,7 +151,7 @@ def convolution_stem(
     """One convolution without padding, Kaiming-uniform; batch normalisation, or else a bias; and a ReLU."""
     for what, count in (("channels", channels_out), ("kernel", kernel), ("stride", stride)):
         at_least_one(f"{what} of the stem", count)
-    conv = nn.Conv2d(channels_in, channels_out, kernel, stride, bias=not norm)
+    conv = Convolution(channels_in, channels_out, kernel, stride, bias=not norm)
     nn.init.kaiming_uniform_(conv.weight, nonlinearity="relu")
     if norm:
         return nn.Sequential(conv, nn.BatchNorm2d(channels_out), nn.ReLU())
@@ -166,7 +167,7 @@ def _head_by_type(channels_in: int, capsules: int, dims: int) -> nn.Sequential:
 
 def _head(channels_in: int, channels_out: int, norm: bool, bias: bool = True) -> nn.Sequential:
     """A 1×1 convolution, Xavier-uniform, and batch normalisation where asked for."""
-    conv = nn.Conv2d(channels_in, channels_out, 1, bias=bias)
+    conv = Convolution(channels_in, channels_out, 1, bias=bias)
     nn.init.xavier_uniform_(conv.weight)
     if conv.bias is not None:
         nn.init.zeros_(conv.bias)

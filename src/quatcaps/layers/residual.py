@@ -9,8 +9,10 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from quatcaps.errors import at_least_one
+from quatcaps.layers import inference
+from quatcaps.layers.convolution import Convolution
 from quatcaps.layers.fused import trunk
-from quatcaps.routing.backends import AUTO
+from quatcaps.routing.backends import AUTO, REFERENCE
 
 CHANNELS_LAST_FROM = 2**14
 """Numbers per image."""
@@ -32,11 +34,11 @@ class ResidualBlock(nn.Module):
         ):
             at_least_one(what, count)
         self.norm1 = nn.BatchNorm2d(channels_in)
-        self.conv1 = nn.Conv2d(channels_in, channels_out, 3, stride=stride, padding=1, bias=False)
+        self.conv1 = Convolution(channels_in, channels_out, 3, stride=stride, padding=1, bias=False)
         self.norm2 = nn.BatchNorm2d(channels_out)
-        self.conv2 = nn.Conv2d(channels_out, channels_out, 3, padding=1, bias=False)
+        self.conv2 = Convolution(channels_out, channels_out, 3, padding=1, bias=False)
         plain = plain_skip and stride == 1 and channels_in == channels_out
-        self.skip = None if plain else nn.Conv2d(channels_in, channels_out, 1, stride=stride, bias=False)
+        self.skip = None if plain else Convolution(channels_in, channels_out, 1, stride=stride, bias=False)
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
@@ -62,8 +64,9 @@ def well_laid(features: Tensor) -> Tensor:
 
 
 class ResidualTrunk(nn.Sequential):
-    """Residual blocks and what follows them. On a GPU, blocks run by kernels of our own (`fused`), unless the `backend`
-    is the reference, gradients are asked for in evaluation, or somebody has a hook inside."""
+    """Residual blocks and what follows them. Unless the `backend` is the reference, or somebody has a hook inside,
+    blocks run faster where they can: on a GPU by kernels of our own (`fused`), but for gradients in evaluation; where a
+    network predicts on an ARM CPU, in C (`inference`)."""
 
     backend = AUTO
 
@@ -77,10 +80,11 @@ class ResidualTrunk(nn.Sequential):
         return trunk.can_run(self.backend, self.blocks, features)
 
     def forward(self, features: Tensor) -> Tensor:
-        rest = list(self)
-        if self.runs_fused(features):
-            features = trunk.run(self.blocks, features)
-            rest = rest[len(self.blocks) :]
+        blocks, rest = self.blocks, list(self)
+        if trunk.can_run(self.backend, blocks, features):
+            features, rest = trunk.run(blocks, features), rest[len(blocks) :]
+        elif self.backend != REFERENCE and inference.applies(blocks, features):
+            features, rest = inference.predict(blocks, features), rest[len(blocks) :]
         for module in rest:
             features = module(features)
         return features

@@ -15,9 +15,9 @@ class PoseType:
     `maps(offsets, children, parents)` builds a module whose call returns the matrices A as a tensor of shape
     (offsets, children, parents, columns, columns), or quaternions (offsets, children, parents, 4) that multiply a
     pose from the right. `offsets` counts the places of a child in a parent's window: kernel height × kernel width, or
-    1 where all places share one map. Where the maps are `fused`,
-    the call takes `fused=True` for the same matrices by a kernel. `bounded` promises that no number of a
-    matrix exceeds 1, as in a rotation; the numbers of others are bounded by `Votes`.
+    1 where all places share one map. Where the maps are `fused`, the call takes `by`, the name of the backend that
+    routes, for the same matrices by a kernel or in C. `bounded` promises that no number of a matrix exceeds 1, as in a
+    rotation; the numbers of others are bounded by `Votes`.
     """
 
     name: str

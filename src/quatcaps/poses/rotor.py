@@ -9,7 +9,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from quatcaps import quaternion
-from quatcaps.poses.fused import rotor_matrix
+from quatcaps.poses import fused, native
 from quatcaps.poses.pose import PoseType
 
 
@@ -32,9 +32,11 @@ class RightRotorMaps(nn.Module):
         nn.init.uniform_(self.angle, -math.pi, math.pi)
         nn.init.uniform_(self.axis, -1.0, 1.0)
 
-    def forward(self, fused: bool = False) -> Float[Tensor, "offsets children parents 4"]:
-        if fused and self.angle.dtype == torch.float32:
-            return rotor_matrix(self.angle, self.axis, True)
+    def forward(self, by: str = "reference") -> Float[Tensor, "offsets children parents 4"]:
+        if by == "triton" and self.angle.dtype == torch.float32:
+            return fused.rotor_matrix(self.angle, self.axis, True)
+        if by == "native" and self.angle.dtype in (torch.float32, torch.float64):
+            return native.rotor_matrix(self.angle, self.axis, True)
         return quaternion.rotor(self.angle, self.axis)
 
 

@@ -169,6 +169,8 @@ def em_routing(votes: SummedVotes, beta_u: Float[Tensor, " J"], beta_a: Float[Te
     step: Callable[..., Estimate] = m_step
     if votes.backend == "triton":
         from quatcaps.routing.triton.em import m_step as step
+    elif votes.backend == "native":
+        from quatcaps.routing.native.em import m_step as step
     mass_factor = NORMALISED_MASS * len(beta_u) / votes.inside if settings.mass == "normalised" else 1.0
     parents, activation = step(votes.uniform(), beta_u, beta_a, settings, inverse_temperature(1), mass_factor)
     for iteration in range(2, settings.iterations + 1):
@@ -185,7 +187,7 @@ def m_step(
     inverse_temperature: float,
     mass_factor: float = 1.0,
 ) -> Estimate:
-    """From moments to parents; `triton.em.m_step` is the same in one kernel.
+    """From moments to parents; `triton.em.m_step` is the same in one kernel, `native.em.m_step` in C.
 
     The cost counts `mass_factor` times what a parent receives.
     """

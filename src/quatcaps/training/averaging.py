@@ -32,10 +32,15 @@ class Average(Generic[Module]):
     @torch.no_grad()
     def update(self) -> None:
         """Takes the network's weights into the average."""
-        averages, weights = (list(column) for column in zip(*self.averaged, strict=True))
+        averages, weights = columns(self.averaged)
         torch._foreach_copy_(self.scratch, weights)
         torch._foreach_sub_(self.scratch, averages)
         torch._foreach_mul_(self.scratch, self.rate)
         torch._foreach_add_(averages, self.scratch)
-        for average, value in self.copied:
-            average.copy_(value)
+        if self.copied:
+            torch._foreach_copy_(*columns(self.copied))
+
+
+def columns(pairs: list[tuple[Tensor, Tensor]]) -> tuple[list[Tensor], list[Tensor]]:
+    """The first of each pair, and the second."""
+    return [first for first, _ in pairs], [second for _, second in pairs]

@@ -21,7 +21,7 @@ from quatcaps.compiling import compile_ahead
 from quatcaps.data.imageset import ImageSet
 from quatcaps.data.viewpoints import Views
 from quatcaps.errors import QuatcapsError
-from quatcaps.losses import balanced_weights, cross_entropy, margin, spread_loss
+from quatcaps.losses import balanced_weights, cross_entropy, margin, quick_spread_loss
 from quatcaps.models import Network, Output
 from quatcaps.training.averaging import Average
 from quatcaps.training.config import TrainingConfig, numbers_of
@@ -206,7 +206,7 @@ def loss_of(
     if config.loss == "cross-entropy":
         smoothing = config.label_smoothing
         return cross_entropy(output.scores.float(), labels, config.score_scale, smoothing, class_weights)
-    return spread_loss(output.activations.float(), labels, margin, class_weights)
+    return quick_spread_loss(output.activations.float(), labels, margin, class_weights)
 
 
 def class_weights_of(config: TrainingConfig, images: ImageSet) -> Tensor | None:

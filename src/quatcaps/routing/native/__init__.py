@@ -11,7 +11,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from quatcaps.routing.moments import Moments, Parents
-from quatcaps.routing.native import build, operators, side_by_side
+from quatcaps.routing.native import libraries, operators, side_by_side
 from quatcaps.routing.shapes import Shapes, pack
 
 MOST_DIMS, MOST_COLUMNS = 16, 4
@@ -28,7 +28,7 @@ def refuses(shapes: Shapes, dtype: torch.dtype, device: torch.device) -> str | N
     dims, columns = shapes.dims, shapes.columns
     if dims > MOST_DIMS or columns > MOST_COLUMNS:
         return f"holds poses of at most {MOST_DIMS} numbers in {MOST_COLUMNS} columns, not {dims} in {columns}"
-    return build.problem(dtype, shapes.rows, columns)
+    return libraries.problem(dtype, shapes.rows, columns)
 
 
 def bind(

@@ -1,7 +1,7 @@
 /* What moves between tensors and vectors: blocks of parent positions, and the children that they see. */
 #include <string.h>
 
-#include "vectors.h"
+#include "maps.h"
 
 enum { MOST_WIDE = 4, MOST_CHILDREN = 16, SOME_CHILDREN = 8 }; /* pairs in a block; children at a time, in a backward */
 enum { RUN = 32 }; /* positions side by side in what the backward keeps */
@@ -11,10 +11,15 @@ typedef struct {
     integer images, children, parents, height, width;
     integer down, across, stride, shared, coordinates, grid_height, grid_width;
     integer groups, parts; /* a backward's work: groups of images x parts of the child types */
-    const REAL *poses, *activations, *maps, *centre, *precision, *logit, *grad_mass, *grad_first, *grad_second;
+    const REAL *poses, *activations, *maps;
+    REAL *centre, *precision, *logit, *grad_mass, *grad_first, *grad_second; /* given, or made by the M-step */
     REAL *mass, *first, *second, *mean, *kept;
     REAL *top, *total; /* (N, I, height, width), where all positions that see a child compete for it; else NULL */
     REAL *grad_poses, *grad_activations, *grad_maps, *grad_centre, *grad_precision, *grad_logit;
+    const REAL *beta_u, *beta_a, *grad_activation; /* from here on, of the M-step alone */
+    REAL *activation, *grad_mean, *grad_beta_u, *grad_beta_a;
+    double inverse_temperature, variance_floor, contrast, mass_factor, least_mass, least_variance, damping;
+    integer kind, damped, isotropic;
     integer next; /* the next piece of work that no thread has taken */
 } Task;
 
@@ -148,13 +153,23 @@ APART integer next_children(Child *child, integer most, integer number, integer 
 }
 
 /* u and a at a pair of vectors */
-APART void fetch_child(vector *u, vector *a, const Child *child, const Task *t, const Block *b, integer w)
+INLINE void fetch_pose(vector *u, const Child *child, const Task *t, const Block *b, integer w)
+{
+    FEW(q, P) EACH(h, D) u[h * P + q] = gather(t->poses + child->pose + h * area_of(t), b, w * P + q);
+}
+
+INLINE void fetch_activation(vector *a, const Child *child, const Task *t, const Block *b, integer w)
 {
     FEW(q, P) {
-        EACH(h, D) u[h * P + q] = gather(t->poses + child->pose + h * area_of(t), b, w * P + q);
         a[q] = gather(t->activations + child->activation, b, w * P + q);
         for (integer lane = lanes_of(b, w * P + q); lane < LANES; lane++) a[q][lane] = 0;
     }
+}
+
+APART void fetch_child(vector *u, vector *a, const Child *child, const Task *t, const Block *b, integer w)
+{
+    fetch_pose(u, child, t, b, w);
+    fetch_activation(a, child, t, b, w);
 }
 
 APART void scatter_child(const vector *du, const vector *da, const Child *child, const Task *t, const Block *b,

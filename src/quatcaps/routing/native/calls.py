@@ -1,16 +1,14 @@
-"""How a function of the library is called: a task that all threads share, and who owns what they write to."""
+"""How a function of moments.c is called."""
 
 from __future__ import annotations
 
 import ctypes
 from collections.abc import Mapping
-from queue import SimpleQueue
-from typing import Any, NamedTuple
 
-import torch
 from torch import Tensor
 
-from quatcaps.routing.native import build, threads
+from quatcaps.native.calls import share
+from quatcaps.routing.native import libraries
 from quatcaps.routing.window import COORDINATE_RULES, Window
 
 WORTH_A_THREAD = 2**14
@@ -26,10 +24,17 @@ SIZES = (
     *("down", "across", "stride", "shared", "coordinates", "grid_height", "grid_width", "groups", "parts"),
 )
 TENSORS = (
-    *("poses", "activations", "maps", "centre", "precision", "logit", "grad_mass", "grad_first", "grad_second"),
+    *("poses", "activations", "maps"),
+    *("centre", "precision", "logit", "grad_mass", "grad_first", "grad_second"),
     *("mass", "first", "second", "mean", "kept", "top", "total"),
     *("grad_poses", "grad_activations", "grad_maps", "grad_centre", "grad_precision", "grad_logit"),
+    *("beta_u", "beta_a", "grad_activation", "activation", "grad_mean", "grad_beta_u", "grad_beta_a"),
 )
+NUMBERS = (
+    *("inverse_temperature", "variance_floor", "contrast", "mass_factor"),
+    *("least_mass", "least_variance", "damping"),
+)
+FLAGS = ("kind", "damped", "isotropic")
 
 
 class Task(ctypes.Structure):
@@ -38,39 +43,14 @@ class Task(ctypes.Structure):
     _fields_ = (
         *((name, ctypes.c_int64) for name in SIZES),
         *((name, ctypes.c_void_p) for name in TENSORS),
+        *((name, ctypes.c_double) for name in NUMBERS),
+        *((name, ctypes.c_int64) for name in FLAGS),
         ("next", ctypes.c_int64),
     )
 
 
-class Call(NamedTuple):
-    """A call of the library, for one thread or several.
-
-    It holds all that the function reads and writes. Nothing of it is freed while a thread works on it, whatever
-    happens to the frame that asked for it. `done` is told about each thread of the pool, 0 or 1 for a failure.
-    """
-
-    function: Any
-    task: Task
-    tensors: Mapping[str, Tensor]
-    done: SimpleQueue[int]
-
-    def run(self) -> int:
-        failed: int = self.function(ctypes.byref(self.task))
-        return failed
-
-    def run_in_pool(self) -> None:
-        failed = 1
-        try:
-            failed = self.run()
-        finally:
-            self.done.put(failed)
-
-
 def run(function: str, window: Window, tensors: Mapping[str, Tensor]) -> None:
-    """Calls a function of the library in as many threads as the work is worth; results go into tensors made before.
-
-    All threads are done when this returns, also by an interrupt.
-    """
+    """Calls a function of the library; results go into tensors made before."""
     images, children, dims, height, width = tensors["poses"].shape
     parents, columns = tensors["maps"].shape[2:4]
     grid = window.positions(height, width)
@@ -82,25 +62,9 @@ def run(function: str, window: Window, tensors: Mapping[str, Tensor]) -> None:
     )
     addresses = {name: tensor.data_ptr() for name, tensor in tensors.items()}
     task = Task(**dict(zip(SIZES, sizes, strict=True)), **addresses)
-    library = build.library(tensors["poses"].dtype, dims // columns, columns)
-    call = Call(getattr(library, function), task, tensors, SimpleQueue())
+    library = libraries.library(tensors["poses"].dtype, dims // columns, columns)
     votes = images * children * parents * window.places * grid[0] * grid[1]
-    count = max(1, min(torch.get_num_threads(), votes // WORTH_A_THREAD))
-    others = failures = 0
-    try:
-        for _ in range(count - 1):
-            threads.pool(torch.get_num_threads()).put(call.run_in_pool)
-            others += 1
-        failures += call.run()
-    finally:
-        failures += wait(call.done, others)
-    if failures:
-        raise MemoryError(f"no memory for the scratch of {function}")
-
-
-def wait(done: SimpleQueue[int], others: int) -> int:
-    """Returns when so many threads are done: how many of them failed."""
-    return sum(done.get() for _ in range(others))
+    share(getattr(library, function), task, tensors, votes // WORTH_A_THREAD)
 
 
 def division(images: int, children: int) -> tuple[int, int]:

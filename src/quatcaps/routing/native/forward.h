@@ -128,10 +128,13 @@ static void moments(const Task *t, const Block *b, vector *scratch)
     put_parents(t->mass, sums + 2 * D * P, F, 1, 1, t, b);
 }
 
-/* ---- moments under uniform assignments. Record: the mean, S1, S2, S0 ----
- * The mean first, then the sums about it: so a variance far below the mean's square keeps its digits. */
+/* ---- moments under uniform assignments. Record: the centre, S1, S2, S0 ----
+ * A centre first, then the sums about it: so a variance far below the mean's square keeps its digits. The mean of some
+ * children will do: if they carry a share f of the weight, the variance loses a factor 1/f in precision at most. */
 
 enum { U = 3 * D + 1 };
+/* Every seventh child; all of them where these carry less than 1/64, or where a window holds few. */
+enum { EVERY = 7, LEAST_SHARE = 64, FEW_CHILDREN = 16 * EVERY };
 
 APART void add_to_mean(vector *sum, const Child *child, const vector *au, integer some, integer j, integer r)
 {
@@ -159,32 +162,75 @@ APART void add_about_mean(vector *sum, const Child *child, const vector *u, cons
     FEW(x, C * P) sum[D * P + x] = first[x], sum[2 * D * P + x] = second[x];
 }
 
+/* The sum of a v over every so many children, from the first on, and those children's activations beside all. Child
+ * types are hardly a multiple of EVERY, so all of them have their turn. */
+APART void weigh_votes(vector *sums, vector *chosen, vector *total, integer every, const Task *t, const Block *b)
+{
+    const integer J = t->parents, W = b->wide, count = places_of(t) * t->children;
+    vector u[MOST_CHILDREN * D * P], a[P], placed[MOST_WIDE * 2 * P] = {0};
+    Child child[MOST_CHILDREN], taken[MOST_CHILDREN];
+
+    EACH(x, W * P) chosen[x] = total[x] = all(0);
+    for (integer number = 0, some; number < count; number += some) {
+        some = next_children(child, MOST_CHILDREN, number, 0, t->children, t, b);
+        EACH(w, W) {
+            integer taking = 0;
+            EACH(k, some) {
+                vector *au = u + taking * D * P;
+                fetch_activation(a, child + k, t, b, w);
+                FEW(q, P) total[w * P + q] += a[q];
+                if ((number + k) % every) continue;
+                fetch_pose(au, child + k, t, b, w);
+                FEW(q, P) chosen[w * P + q] += a[q];
+                EACH(h, D) FEW(q, P) au[h * P + q] *= a[q];
+                if (t->coordinates) EACH(r, 2) FEW(q, P)
+                    placed[(w * 2 + r) * P + q] += a[q] * place_of(child[k].place, r, t);
+                taken[taking++] = child[k];
+            }
+            EACH(j, J) EACH(r, R) add_to_mean(sums + (w * J + j) * U * P, taken, u, taking, j, r);
+        }
+    }
+    if (t->coordinates) EACH(w, W) EACH(j, J) EACH(r, 2) FEW(q, P)
+        sums[((w * J + j) * U + r * C + C - 1) * P + q] += placed[(w * 2 + r) * P + q];
+}
+
+/* Lane by lane, so that what one position gets does not depend on which others are in its block */
+APART void weigh_all_where_light(vector *sums, vector *chosen, const vector *total, const Task *t, const Block *b)
+{
+    const integer J = t->parents;
+    vector every[MOST_WIDE * P], again[MOST_WIDE * P];
+    int light = 0;
+    EACH(x, b->wide * P) EACH(lane, LANES) light |= chosen[x][lane] * LEAST_SHARE < total[x][lane];
+    if (!light) return;
+    weigh_votes(sums + D * P, every, again, 1, t, b);
+    EACH(w, b->wide) FEW(q, P) {
+        const vector before = chosen[w * P + q], whole = total[w * P + q];
+        EACH(lane, LANES) if (before[lane] * LEAST_SHARE < whole[lane]) {
+            EACH(j, J) EACH(h, D) {
+                vector *sum = sums + ((w * J + j) * U + h) * P + q;
+                sum[0][lane] = sum[D * P][lane];
+            }
+            chosen[w * P + q][lane] = whole[lane];
+        }
+        EACH(j, J) EACH(h, D) sums[((w * J + j) * U + D + h) * P + q] = all(0);
+    }
+}
+
 static void uniform(const Task *t, const Block *b, vector *scratch)
 {
     const integer J = t->parents, W = b->wide, count = places_of(t) * t->children;
     const REAL tiny = IS_DOUBLE ? 2.2250738585072014e-308 : 1.17549435e-38f;
-    vector *sums = scratch, u[MOST_CHILDREN * D * P], a[MOST_CHILDREN * P], placed[MOST_WIDE * 2 * P] = {0};
+    vector *sums = scratch, u[MOST_CHILDREN * D * P], a[MOST_CHILDREN * P];
+    vector chosen[MOST_WIDE * P], total[MOST_WIDE * P];
     Child child[MOST_CHILDREN];
 
     memset(sums, 0, J * W * U * P * sizeof(vector));
-    for (integer number = 0, some; number < count; number += some) {
-        some = next_children(child, MOST_CHILDREN, number, 0, t->children, t, b);
-        EACH(w, W) {
-            EACH(k, some) {
-                fetch_child(u + k * D * P, a + k * P, child + k, t, b, w);
-                EACH(h, D) FEW(q, P) u[(k * D + h) * P + q] *= a[k * P + q];
-                FEW(q, P) sums[(w * J * U + 3 * D) * P + q] += a[k * P + q];
-                if (t->coordinates) EACH(r, 2) FEW(q, P)
-                    placed[(w * 2 + r) * P + q] += a[k * P + q] * place_of(child[k].place, r, t);
-            }
-            EACH(j, J) EACH(r, R) add_to_mean(sums + (w * J + j) * U * P, child, u, some, j, r);
-        }
-    }
+    weigh_votes(sums, chosen, total, count < FEW_CHILDREN ? 1 : EVERY, t, b);
+    weigh_all_where_light(sums, chosen, total, t, b);
     EACH(w, W) EACH(j, J) FEW(q, P) {
         vector *sum = sums + (w * J + j) * U * P + q;
-        sum[3 * D * P] = sums[(w * J * U + 3 * D) * P + q];
-        if (t->coordinates) EACH(r, 2) sum[(r * C + C - 1) * P] += placed[(w * 2 + r) * P + q];
-        EACH(h, D) sum[h * P] /= -larger(sum[3 * D * P], all(tiny));
+        sum[3 * D * P] = total[w * P + q];
+        EACH(h, D) sum[h * P] /= -larger(chosen[w * P + q], all(tiny));
     }
     put_parents(t->mean, sums, U, D, -1, t, b);
     for (integer number = 0, some; number < count; number += some) {

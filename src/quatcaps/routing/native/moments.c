@@ -30,7 +30,7 @@
  */
 #include <stdlib.h>
 
-#include "backward.h"
+#include "em.h"
 
 /* Threads call one function with the same task, and each takes pieces of it until none is left. */
 
@@ -102,3 +102,5 @@ int quatcaps_moments_backward(Task *t)
     return by_children(t, before, moments_backward, B + G + SOME_CHILDREN * D, 2 * SOME_CHILDREN);
 }
 int quatcaps_uniform_backward(Task *t) { return by_children(t, NULL, uniform_backward, U + SOME_CHILDREN * D, 0); }
+int quatcaps_em_step(Task *t) { return forward(t, em_step, E, 0); }
+int quatcaps_em_step_backward(Task *t) { return forward(t, em_step_backward, E, 0); }

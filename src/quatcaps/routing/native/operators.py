@@ -2,7 +2,7 @@
 
 Four operators, each with a fake kernel (shapes without numbers):
 
-    uniform_moments             children → the mean and the moments about it under uniform assignments
+    uniform_moments             children → a centre and the moments about it under uniform assignments
     uniform_moments_backward    gradients of these moments → those of the children
     moments                     children, parents → moments under these parents, and what the backward keeps
     moments_backward            gradients of these moments → those of children and parents

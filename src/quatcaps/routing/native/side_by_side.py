@@ -63,6 +63,6 @@ def parents_beside(values: Tensor) -> Tensor:
 
 
 def parents_apart(values: Tensor, shapes: Shapes) -> Tensor:
-    """(1, J, …, 1, N H W) → (N, J, …, H, W)."""
+    """(1, J, …, 1, N H W) → (N, J, …, H, W), where it is in memory."""
     whole = values[0].reshape(*values.shape[1:-2], shapes.images, *shapes.grid)
-    return whole.movedim(-3, 0).contiguous()
+    return whole.movedim(-3, 0)

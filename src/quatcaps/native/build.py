@@ -1,4 +1,4 @@
-"""Compiles the C sources beside it on first use and keeps the library in the user's cache.
+"""Compiles the C sources of a folder on first use and keeps the library in the user's cache.
 
 The name of a kept library begins with a hash of all that shapes it (the source, the flags, the compiler's version, the
 instructions that this machine has) and ends with a hash of its own bytes: a damaged file is compiled again and never
@@ -23,13 +23,12 @@ import time
 import warnings
 from pathlib import Path
 
-import torch
-
 from quatcaps.accelerator import constant
 from quatcaps.errors import QuatcapsError
 from quatcaps.files import new_file
 
-SOURCES = sorted(Path(__file__).parent.glob("*.[ch]"))
+SHARED = Path(__file__).parent
+"""Headers that every library may include."""
 COMPILERS = ("cc", "gcc", "clang")
 FLAGS = ("-O2", "-std=gnu11", "-shared", "-fPIC", "-ffp-contract=fast", "-fno-math-errno", "-fno-trapping-math")
 NATIVE = "-mcpu=native" if platform.machine() in ("aarch64", "arm64") else "-march=native"
@@ -43,48 +42,55 @@ ROOT = 0
 
 
 @constant
-def problem(dtype: torch.dtype, rows: int, columns: int) -> str | None:
+def problem(folder: Path, definitions: tuple[str, ...]) -> str | None:
     """Why there is no library, in words that end a sentence, or None."""
-    found = attempt(dtype, rows, columns)
+    found = attempt(folder, definitions)
     return found if isinstance(found, str) else None
 
 
-def library(dtype: torch.dtype, rows: int, columns: int) -> ctypes.CDLL:
-    """The library for numbers of that type and poses of that shape, compiled where it is not in the cache."""
-    found = attempt(dtype, rows, columns)
+def library(folder: Path, definitions: tuple[str, ...]) -> ctypes.CDLL:
+    """The library of a folder's sources with these macros defined, compiled where it is not in the cache."""
+    found = attempt(folder, definitions)
     if isinstance(found, str):
         raise QuatcapsError(f"the native backend {found}: choose another")
     return found
 
 
 @functools.cache
-def attempt(dtype: torch.dtype, rows: int, columns: int) -> ctypes.CDLL | str:
+def attempt(folder: Path, definitions: tuple[str, ...]) -> ctypes.CDLL | str:
     """The library or why there is none, once per process: a compiler that failed is not asked again."""
     try:
-        return load([f"-DIS_DOUBLE={int(dtype == torch.float64)}", f"-DROWS={rows}", f"-DCOLUMNS={columns}"])
+        return load(folder, definitions)
     except QuatcapsError as error:
         return str(error)
 
 
-def load(definitions: list[str]) -> ctypes.CDLL:
+def load(folder: Path, definitions: tuple[str, ...]) -> ctypes.CDLL:
     """The library from the cache, or compiled."""
     compiler = find_compiler()
     flags, machine = target(compiler)
-    command = [*compiler, *flags, *definitions]
-    key = digest("\0".join((*command, machine, *(path.read_text("utf-8") for path in SOURCES))).encode())
-    folder = cache_folder()
-    content = find(folder, key) if folder is not None else None
+    command = [*compiler, *flags, *(f"-D{definition}" for definition in definitions)]
+    files = sources(folder)
+    key = digest("\0".join((*command, machine, *(path.read_text("utf-8") for path in files))).encode())
+    cache = cache_folder()
+    content = find(cache, key) if cache is not None else None
     if content is None:
-        content = compiled(command)
-        if folder is not None:
-            keep(folder, key, content)
-    return opened(content, folder)
+        content = compiled(command, files)
+        if cache is not None:
+            keep(cache, key, content)
+    return opened(content, cache)
 
 
-def compiled(command: list[str]) -> bytes:
+def sources(folder: Path) -> list[Path]:
+    """All that shapes the library of a folder."""
+    return sorted((*folder.glob("*.[ch]"), *SHARED.glob("*.h")))
+
+
+def compiled(command: list[str], files: list[Path]) -> bytes:
     with tempfile.TemporaryDirectory(prefix=PASSING) as passing:
-        made = Path(passing) / "moments.so"
-        output([*command, "-o", str(made), *(str(path) for path in SOURCES if path.suffix == ".c")])
+        made = Path(passing) / "library.so"
+        given = [str(path) for path in files if path.suffix == ".c"]
+        output([*command, f"-I{SHARED}", "-o", str(made), *given, "-lm"])
         return made.read_bytes()
 
 
@@ -129,7 +135,7 @@ def opened(content: bytes, folder: Path | None) -> ctypes.CDLL:
     for place in (folder, None) if folder is not None else (None,):
         try:
             with tempfile.TemporaryDirectory(prefix=PASSING, dir=place, ignore_cleanup_errors=True) as passing:
-                path = Path(passing) / "moments.so"
+                path = Path(passing) / "library.so"
                 path.write_bytes(content)
                 return ctypes.CDLL(str(path))
         except OSError as error:

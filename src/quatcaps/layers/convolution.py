@@ -1,0 +1,38 @@
+"""The convolutions of trunks and heads: PyTorch's, by the faster of its two ways where gradients are wanted on ARM."""
+
+from __future__ import annotations
+
+import platform
+
+import torch
+from torch import Tensor, nn
+
+ON_ARM = platform.machine() in ("aarch64", "arm64")
+
+
+class Convolution(nn.Conv2d):
+    """`nn.Conv2d`. For a training step on an ARM CPU, PyTorch's own convolution by matrix products takes two thirds of
+    the time of oneDNN's, which PyTorch prefers (docs/performance.md)."""
+
+    def _conv_forward(self, input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        if ON_ARM and torch.is_grad_enabled() and self.by_matrix_products(input, weight):
+            convolved: Tensor = torch.ops.aten.thnn_conv2d(
+                input, weight, self.kernel_size, bias, self.stride, self.padding
+            )
+            return convolved
+        return super()._conv_forward(input, weight, bias)
+
+    def by_matrix_products(self, images: Tensor, weight: Tensor) -> bool:
+        """Whether the other way knows this convolution, in float32 on a CPU and in plain PyTorch."""
+        if torch.compiler.is_compiling() or torch._C._get_tracing_state() or torch.is_autocast_enabled("cpu"):
+            return False
+        usual = self.padding_mode == "zeros" and not isinstance(self.padding, str)
+        return (
+            usual and (self.groups, self.dilation, images.ndim) == (1, (1, 1), 4) and all(map(plain, (images, weight)))
+        )
+
+
+def plain(tensor: Tensor) -> bool:
+    """Whether a tensor is just numbers, float32 on a CPU."""
+    known = type(tensor) in (Tensor, nn.Parameter) and not torch._C._functorch.is_functorch_wrapped_tensor(tensor)
+    return known and tensor.dtype == torch.float32 and tensor.device.type == "cpu"

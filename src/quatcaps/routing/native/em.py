@@ -1,0 +1,145 @@
+"""The M-step of EM routing in C, forward and backward; `em.m_step` is the formula."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from quatcaps.native.calls import share
+from quatcaps.operators import operator
+from quatcaps.routing.moments import LEAST_MASS, Moments, Parents
+from quatcaps.routing.native import libraries
+from quatcaps.routing.native.calls import FLAGS, NUMBERS, Task
+from quatcaps.routing.native.side_by_side import FEW
+
+if TYPE_CHECKING:
+    from quatcaps.routing.em import EM, Estimate
+
+WORTH_A_THREAD = 2**10
+"""Parents for which waking a thread repays."""
+
+SETTINGS = (
+    "float inverse_temperature, float variance_floor, float contrast, float mass_factor, int kind, bool damped, "
+    "bool isotropic"
+)
+MOMENTS = "Tensor centre, Tensor mass, Tensor first, Tensor second, Tensor beta_u, Tensor beta_a"
+GRADS = "Tensor? grad_mean, Tensor? grad_precision, Tensor? grad_logit, Tensor? grad_activation"
+MOMENT_NAMES = ("mean", "mass", "first", "second")
+
+
+def m_step(
+    moments: Moments,
+    beta_u: Tensor,
+    beta_a: Tensor,
+    settings: EM,
+    inverse_temperature: float,
+    mass_factor: float = 1.0,
+) -> Estimate:
+    """From moments to parents."""
+    from quatcaps.routing.em import ACTIVATIONS, Estimate
+
+    mean, precision, logit, activation = em_step(
+        *moments,
+        *(beta.to(moments.mass.dtype) for beta in (beta_u, beta_a)),
+        inverse_temperature,
+        settings.variance_floor,
+        settings.contrast,
+        mass_factor,
+        ACTIVATIONS.index(settings.activation),
+        settings.one_child == "damped",
+        settings.variance == "isotropic",
+    )
+    return Estimate(Parents(mean, precision, logit), activation)
+
+
+def laid(values: Tensor) -> Tensor:
+    """(N, J, …, H, W) as the library reads it: contiguous, or, where an image has few positions, those of all images
+    side by side, (J, …, N, H, W). That is how `side_by_side` leaves them."""
+    return (values.movedim(0, -3) if beside(values) else values).contiguous()
+
+
+def beside(values: Tensor) -> bool:
+    return len(values) > 1 and values.shape[-2] * values.shape[-1] < FEW
+
+
+def empty_like(values: Tensor) -> Tensor:
+    """For results: as `laid` would lay them, and seen as (N, J, …, H, W)."""
+    if not beside(values):
+        return values.new_empty(values.shape)
+    return values.new_empty(values.movedim(0, -3).shape).movedim(-3, 0)
+
+
+def run(function: str, centre: Tensor, tensors: dict[str, Tensor], settings: tuple[Any, ...]) -> None:
+    """Calls a function of the library for parents of the centre's shape; all other tensors are laid out so."""
+    from quatcaps.routing.em import DAMPING, LEAST_VARIANCE
+
+    images, parents, dims, height, width = centre.shape
+    images, height = (1, images * height) if beside(centre) else (images, height)
+    sizes = {"images": images, "parents": parents, "grid_height": height, "grid_width": width}
+    numbers = dict(zip(NUMBERS, (*settings[:4], LEAST_MASS, LEAST_VARIANCE, DAMPING), strict=True))
+    addresses = {name: tensor.data_ptr() for name, tensor in tensors.items()}
+    task = Task(**sizes, **numbers, **dict(zip(FLAGS, settings[4:], strict=True)), **addresses)
+    library = libraries.library(centre.dtype, dims, 1)  # poses as columns: only how many numbers they hold matters
+    share(getattr(library, function), task, tensors, images * parents * height * width // WORTH_A_THREAD)
+
+
+def compute(*arguments: Any) -> tuple[Tensor, ...]:
+    results = empty(*arguments)
+    given = dict(zip(MOMENT_NAMES, map(laid, arguments[:4]), strict=True))
+    given |= {"beta_u": arguments[4].contiguous(), "beta_a": arguments[5].contiguous()}
+    made = dict(zip(("centre", "precision", "logit", "activation"), results, strict=True))
+    run("quatcaps_em_step", arguments[0], given | made, arguments[6:])
+    return results
+
+
+def empty(centre: Tensor, mass: Tensor, *rest: Any) -> tuple[Tensor, ...]:
+    return tuple(empty_like(like) for like in (centre, centre, mass, mass))
+
+
+def compute_backward(*arguments: Any) -> tuple[Tensor, ...]:
+    """Gradients of centre, mass, first and second, and of both betas."""
+    *moments, _ = empty_backward(*arguments)
+    centre, mass = arguments[4:6]
+    given = dict(zip(MOMENT_NAMES, map(laid, arguments[4:8]), strict=True))
+    given |= {"beta_u": arguments[8].contiguous(), "beta_a": arguments[9].contiguous()}
+    names = ("grad_centre", "grad_precision", "grad_logit", "grad_activation")
+    for name, grad, like in zip(names, arguments[:4], (centre, centre, mass, mass), strict=True):
+        given[name] = laid(torch.zeros_like(like) if grad is None else grad)
+    betas = [empty_like(mass) for _ in range(2)]
+    made = dict(zip(("grad_mean", "grad_mass", "grad_first", "grad_second"), moments, strict=True))
+    by_beta = {"grad_beta_u": betas[0], "grad_beta_a": betas[1]}
+    run("quatcaps_em_step_backward", centre, given | made | by_beta, arguments[10:])
+    return *moments, torch.stack([beta.sum((0, 2, 3)) for beta in betas])
+
+
+def empty_backward(*arguments: Any) -> tuple[Tensor, ...]:
+    return *map(empty_like, arguments[4:8]), arguments[8].new_empty(2, *arguments[8].shape)
+
+
+def save(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
+    ctx.save_for_backward(*inputs[:6])
+    ctx.settings = inputs[6:]
+    ctx.set_materialize_grads(False)
+
+
+def differentiate(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, ...]:
+    *moments, betas = em_step_backward(*grads, *ctx.saved_tensors, *ctx.settings)
+    return *moments, betas[0], betas[1], *(None for _ in ctx.settings)
+
+
+em_step_backward = operator(
+    "native_em_step_backward",
+    f"({GRADS}, {MOMENTS}, {SETTINGS}) -> (Tensor, Tensor, Tensor, Tensor, Tensor)",
+    compute_backward,
+    empty_backward,
+)
+em_step = operator(
+    "native_em_step",
+    f"({MOMENTS}, {SETTINGS}) -> (Tensor, Tensor, Tensor, Tensor)",
+    compute,
+    empty,
+    save=save,
+    differentiate=differentiate,
+)

@@ -1,0 +1,27 @@
+"""The sources beside it as a library, for numbers of one type and poses of one shape."""
+
+from __future__ import annotations
+
+import ctypes
+from pathlib import Path
+
+import torch
+
+from quatcaps.accelerator import constant
+from quatcaps.native import build
+
+SOURCES = Path(__file__).parent
+
+
+@constant
+def problem(dtype: torch.dtype, rows: int, columns: int) -> str | None:
+    """Why there is no library, in words that end a sentence, or None."""
+    return build.problem(SOURCES, definitions(dtype, rows, columns))
+
+
+def library(dtype: torch.dtype, rows: int, columns: int) -> ctypes.CDLL:
+    return build.library(SOURCES, definitions(dtype, rows, columns))
+
+
+def definitions(dtype: torch.dtype, rows: int, columns: int) -> tuple[str, ...]:
+    return f"IS_DOUBLE={int(dtype == torch.float64)}", f"ROWS={rows}", f"COLUMNS={columns}"
