@@ -57,12 +57,12 @@ def imports(path: Path, *, at_once: bool = False) -> Iterator[str]:
 
 def test_rooms_depend_on_those_above_them() -> None:
     level = {room: number for number, rooms in enumerate(ROOMS) for room in rooms}
-    wrong = []
-    for name, path in modules().items():
+    wrong, known = [], modules()
+    for name, path in known.items():
         room = [*name.split("."), ""][1]
         if room in ("", "__main__"):
             continue
-        for imported in set(imports(path)) & modules().keys() - {"quatcaps"}:
+        for imported in set(imports(path)) & known.keys() - {"quatcaps"}:
             other = imported.split(".")[1]
             if other != room and level[other] >= level[room]:
                 wrong.append(f"{name} imports {imported}")

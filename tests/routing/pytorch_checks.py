@@ -38,6 +38,7 @@ def leaves(*shapes: tuple[int, ...], on: str = device) -> list[Tensor]:
 
 def operators_of_triton() -> None:
     """Schemas, fake kernels, gradients, dynamic shapes."""
+    from quatcaps.losses.fused import spread_and_gradient
     from quatcaps.poses import fused
     from quatcaps.routing.triton import em, operators, vb
 
@@ -58,6 +59,8 @@ def operators_of_triton() -> None:
     for kind, damped, isotropic in ((0, False, False), (1, False, True), (2, True, False)):
         torch.library.opcheck(em.em_step, (*moments, 0.01, 1e-4, 2.0, 1.5, kind, damped, isotropic))
     torch.library.opcheck(vb.vb_step, (*moments[:4], 1.0, 0.0, 1.0, 1.0, 2.0))
+    labels = torch.tensor([0, 2, 1, 2], device=device)
+    torch.library.opcheck(spread_and_gradient, (*leaves((4, 3)), labels, torch.tensor(0.5, device=device), None))
     for right in (False, True):
         torch.library.opcheck(fused.rotor_matrix, (*leaves((2, 2, 3), (2, 2, 3, 3)), right))
 
