@@ -105,13 +105,19 @@ def check_lanes(program: str) -> None:
         assert "sizePerThread = [1, 1, 4], threadsPerWarp = [1, 32, 1]" in layouts[layout], layouts[layout]
 
 
-def compile_layer(layer: Layer, weighted: int, uniform: bool = True) -> None:
-    """The pass over children for so many weighted moments, and for uniform ones."""
+def compile_by_position(layer: Layer) -> None:
+    """The passes that a competition over all positions changes."""
     of_layer = {"LAYER": layer.sizes}
     for finds in (launch.TOTALS, launch.SUMS) if layer.everywhere else (launch.BOTH,):
         flags = {**of_layer, "FINDS": finds}
         compile_kernel(forward.sum_moments, {**flags, **launch.plan_moments(layer).options(), "KEEP": True})
         compile_kernel(backward.sum_parents, {**flags, **launch.plan_parents(layer).options()})
+
+
+def compile_layer(layer: Layer, weighted: int, uniform: bool = True) -> None:
+    """All passes, that over children for so many weighted moments, and for uniform ones."""
+    of_layer = {"LAYER": layer.sizes}
+    compile_by_position(layer)
     compile_kernel(forward.sum_uniform, {**of_layer, **launch.plan_uniform(layer).options()})
     by_child = backward.sum_children_wide if layer.wide else backward.sum_children
     cut = launch.plan_children(layer, weighted + uniform).options()
@@ -190,7 +196,7 @@ if __name__ == "__main__":
     compile_layer(matrices, 1)
     compile_layer(few_classes, 2)
     later = Layer(64, 16, 16, 14, 14, 32, 4, Window(3, 3, 2), "all-later", -10.0)
-    compile_layer(later, 1)
+    compile_by_position(later)
     everywhere = Layer(64, 32, 16, 14, 14, 32, 4, Window(3, 3, 2), "all")
     for logarithms in (False, True):
         compile_kernel(parts.over_windows, {"LAYER": everywhere.sizes, "TILE": 256, "LOGARITHMS": logarithms})
