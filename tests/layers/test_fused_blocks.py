@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from quatcaps.errors import QuatcapsError
 from quatcaps.layers import PrimaryCapsules, ResidualBlock, use_backend
+from quatcaps.layers.convolution import Convolution
 from quatcaps.layers.fused import plan, trunk
 from quatcaps.layers.residual import ResidualTrunk, with_head
 
@@ -49,7 +50,7 @@ def relative(found: Tensor, wanted: Tensor) -> float:
 def both(blocks: list[ResidualBlock], channels: int) -> tuple[nn.Sequential, nn.Sequential]:
     """A trunk with a head by the kernels in float32, and as modules in float64."""
     width = blocks[-1].conv2.out_channels
-    head = nn.Sequential(nn.Conv2d(width, channels, 1), nn.BatchNorm2d(channels))
+    head = nn.Sequential(Convolution(width, channels, 1), nn.BatchNorm2d(channels))
     whole = nn.Sequential(ResidualTrunk(*blocks, nn.ReLU()), head)
     drawn(whole)
     plain = copy.deepcopy(whole).double()
@@ -180,14 +181,23 @@ def half_evaluated(block: ResidualBlock) -> None:
     block.norm1.eval()
 
 
-@pytest.mark.parametrize("change", [no_momentum, hooked, half_evaluated, ResidualBlock.double])
+def wrapped(block: ResidualBlock) -> None:
+    block.conv1 = nn.Sequential(block.conv1)
+
+
+def in_groups(block: ResidualBlock) -> None:
+    block.conv2 = Convolution(8, 8, 3, padding=1, groups=2, bias=False)
+
+
+@pytest.mark.parametrize("change", [no_momentum, hooked, half_evaluated, wrapped, in_groups, ResidualBlock.double])
 def test_what_kernels_cannot_do_the_modules_do(change: Callable[[ResidualBlock], object]) -> None:
     block = ResidualBlock(2, 8)
     blocks = use_backend(ResidualTrunk(block, nn.ReLU()), "triton").to(DEVICE)
     given = torch.randn(3, 2, 6, 6, device=DEVICE)
     assert blocks.runs_fused(given)
     change(block)
-    given = given.to(block.conv1.weight.dtype)
+    given = given.to(next(block.parameters()).dtype)
+    blocks.to(DEVICE)
     assert not blocks.runs_fused(given)
     wanted = copy.deepcopy(block)(given).relu()
     torch.testing.assert_close(blocks(given), wanted)
@@ -199,6 +209,16 @@ def test_what_kernels_cannot_do_the_modules_do(change: Callable[[ResidualBlock],
 def test_blocks_that_are_too_large_are_left_to_modules(block: ResidualBlock, size: int) -> None:
     blocks = use_backend(ResidualTrunk(block), "triton").to(DEVICE)
     assert not blocks.runs_fused(torch.zeros(1, 2, size, size, device=DEVICE))
+
+
+def test_features_that_do_not_fit_are_an_error() -> None:
+    """The kernels would read beside them."""
+    blocks = use_backend(ResidualTrunk(ResidualBlock(2, 8), ResidualBlock(8, 4)), "triton").to(DEVICE)
+    for channels in (1, 3):
+        with pytest.raises(RuntimeError, match=r"channels|running_mean"):
+            blocks(torch.randn(2, channels, 6, 6, device=DEVICE))
+    mismatched = use_backend(ResidualTrunk(ResidualBlock(2, 8), ResidualBlock(6, 4)), "triton").to(DEVICE)
+    assert not mismatched.runs_fused(torch.randn(2, 2, 6, 6, device=DEVICE))
 
 
 def test_the_backend_decides() -> None:

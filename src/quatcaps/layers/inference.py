@@ -14,7 +14,8 @@ import torch
 from torch import Tensor, nn
 
 from quatcaps.layers import native
-from quatcaps.layers.convolution import ON_ARM, Convolution, plain
+from quatcaps.layers.as_made import fits, parts_of
+from quatcaps.layers.convolution import ON_ARM, plain
 
 if TYPE_CHECKING:
     from quatcaps.layers.residual import ResidualBlock
@@ -34,35 +35,21 @@ def applies(blocks: Sequence[ResidualBlock], images: Tensor) -> bool:
         or torch._C._get_tracing_state()
     ):
         return False
-    if torch.is_autocast_enabled("cpu") or nn.modules.module._has_any_global_hook():
+    if torch.is_autocast_enabled("cpu") or not fits(blocks, images) or not plain(images) or len(images) < FEWEST:
         return False
-    if images.ndim != 4 or images.shape[1] != blocks[0].norm1.num_features or images.numel() == 0 or not plain(images):
-        return False
-    if len(images) < FEWEST:
-        return False
-    return all(map(usual_block, blocks)) and native.problem() is None
+    return all(map(predicts, blocks)) and native.problem() is None
 
 
-def usual_block(block: ResidualBlock) -> bool:
-    parts = [part for part in (block.norm1, block.conv1, block.norm2, block.conv2, block.skip) if part is not None]
+def predicts(block: ResidualBlock) -> bool:
+    """Whether a block is in evaluation mode, and of plain numbers."""
+    norms = not (block.norm1.training or block.norm2.training)
     inside = [
-        tensor for part in parts for tensor in (*part.parameters(), *part.buffers()) if tensor.is_floating_point()
+        tensor
+        for part in parts_of(block)
+        for tensor in (*part.parameters(), *part.buffers())
+        if tensor.is_floating_point()
     ]
-    watched = block._forward_hooks or block._forward_pre_hooks
-    return not block.training and not watched and all(map(usual, parts)) and all(map(plain, inside))
-
-
-def usual(part: nn.Module) -> bool:
-    """Whether a part of a block is as it was made, and nobody watches it."""
-    if part._forward_hooks or part._forward_pre_hooks:
-        return False
-    if isinstance(part, nn.BatchNorm2d):
-        return not part.training and part.running_mean is not None and part.affine
-    if type(part) is not Convolution or part.padding_mode != "zeros":
-        return False
-    side = part.kernel_size[0]
-    made = ((side, side), (side // 2, side // 2), (1, 1), 1, None)
-    return (part.kernel_size, part.padding, part.dilation, part.groups, part.bias) == made
+    return not block.training and norms and all(map(plain, inside))
 
 
 def predict(blocks: Sequence[ResidualBlock], images: Tensor) -> Tensor:

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from quatcaps.errors import at_least_one
 from quatcaps.layers import inference
+from quatcaps.layers.as_made import watched
 from quatcaps.layers.convolution import Convolution
 from quatcaps.layers.fused import trunk
 from quatcaps.routing.backends import AUTO, REFERENCE
@@ -98,7 +99,7 @@ def with_head(blocks: nn.Sequential, head: nn.Sequential, images: Tensor) -> Ten
     """What a head makes of a trunk that ends in a ReLU; together, where both run by kernels of our own."""
     if isinstance(blocks, ResidualTrunk) and blocks.runs_fused(images):
         closed = len(blocks) == len(blocks.blocks) + 1 and isinstance(blocks[-1], nn.ReLU)
-        heard = trunk.listened_to(blocks) or trunk.listened_to(blocks[-1])
+        heard = watched(blocks) or watched(blocks[-1])
         if closed and not heard and trunk.can_run_head(head, blocks.training):
             return trunk.run_head(head, trunk.run(blocks.blocks, images))
     return head(blocks(images))

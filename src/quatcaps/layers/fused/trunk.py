@@ -9,6 +9,8 @@ import torch
 from torch import Tensor, nn
 
 from quatcaps.accelerator import current, unavailable
+from quatcaps.layers.as_made import fits, usual, watched
+from quatcaps.layers.convolution import Convolution
 from quatcaps.layers.fused import functions
 from quatcaps.layers.fused.functions import Block, BlockPlan, BlockWeights, Head, HeadWeights, Lay
 from quatcaps.layers.fused.launch import Running, lay
@@ -25,19 +27,20 @@ MOST_CHANNELS, MOST_STRIDE = 256, 2
 def can_run(backend: str, blocks: Sequence[ResidualBlock], features: Tensor) -> bool:
     """Whether the kernels do what these modules would do: on a GPU, in float32 or bf16, in training or without
     gradients, and with nobody listening to what happens inside of them."""
-    if (default(features.device) if backend == AUTO else backend) != BACKEND or not blocks:
+    if (default(features.device) if backend == AUTO else backend) != BACKEND:
         return False
     if torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active():
+        return False
+    if not fits(blocks, features):
         return False
     widest = max(max(block.conv1.in_channels, block.conv1.out_channels) for block in blocks)
     return (
         features.dtype == torch.float32
-        and features.ndim == 4
-        and 0 < features.numel() // features.shape[1] * widest < 2**31
+        and features.numel() // features.shape[1] * widest < 2**31
         and widest <= MOST_CHANNELS
         and precision_of(features) is not None
         and unavailable(features.device) is None
-        and all(usual(block, blocks[0].training) for block in blocks)
+        and all(runs(block, features.device, blocks[0].training) for block in blocks)
         and (blocks[0].training or not differentiated(blocks, features))
     )
 
@@ -49,44 +52,35 @@ def differentiated(blocks: Sequence[ResidualBlock], features: Tensor) -> bool:
     return features.requires_grad or any(weight.requires_grad for block in blocks for weight in block.parameters())
 
 
-def usual(block: ResidualBlock, training: bool) -> bool:
-    """Whether a block is made of what it is usually made of, and its parts are without hooks."""
+def runs(block: ResidualBlock, device: torch.device, training: bool) -> bool:
+    """Whether the kernels know a block's stride, its normalisations and its numbers."""
     return (
         block.conv1.stride[0] <= MOST_STRIDE
-        and all(usual_norm(norm, training) for norm in (block.norm1, block.norm2))
-        and all(parameter.dtype == torch.float32 for parameter in block.parameters())
-        and not any(listened_to(module) for module in block.modules())
+        and all(normalises(norm, training) for norm in (block.norm1, block.norm2))
+        and all(parameter.dtype == torch.float32 and parameter.device == device for parameter in block.parameters())
     )
 
 
 def can_run_head(head: nn.Sequential, training: bool) -> bool:
-    """Whether a head is a 1×1 convolution and a normalisation, as usual, and nobody listens."""
-    if len(head) != 2 or any(listened_to(module) for module in head.modules()):
+    """Whether a head is a 1×1 convolution and a normalisation, as made, and nobody watches."""
+    if len(head) != 2 or any(watched(module) for module in head.modules()):
         return False
     conv, norm = head
     return (
-        isinstance(conv, nn.Conv2d)
-        and conv.kernel_size == (1, 1)
+        type(conv) is Convolution
+        and usual(conv)
+        and (conv.kernel_size, conv.stride) == ((1, 1), (1, 1))
         and max(conv.in_channels, conv.out_channels) <= MOST_CHANNELS
         and conv.weight.dtype == torch.float32
-        and usual_norm(norm, training)
-    )
-
-
-def usual_norm(norm: nn.Module, training: bool) -> bool:
-    return (
-        isinstance(norm, nn.BatchNorm2d)
-        and norm.training == training
+        and isinstance(norm, nn.BatchNorm2d)
         and norm.affine
-        and norm.momentum is not None
         and norm.running_mean is not None
+        and normalises(norm, training)
     )
 
 
-def listened_to(module: nn.Module) -> bool:
-    return bool(
-        module._forward_hooks or module._forward_pre_hooks or module._backward_hooks or module._backward_pre_hooks
-    )
+def normalises(norm: nn.BatchNorm2d, training: bool) -> bool:
+    return norm.training == training and norm.momentum is not None
 
 
 def precision_of(features: Tensor) -> str | None:
