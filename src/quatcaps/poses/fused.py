@@ -4,12 +4,11 @@ the formulas."""
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import torch
 from torch import Tensor
 
-from quatcaps.operators import operator
+from quatcaps.poses.operators import rotor_operator
 
 TILE = 256
 
@@ -61,30 +60,4 @@ def empty_matrix(angle: Tensor, axis: Tensor, right: bool) -> Tensor:
     return empty(angle, right).movedim(-1, 2)
 
 
-def empty_backward(grad: Tensor, angle: Tensor, axis: Tensor, right: bool) -> tuple[Tensor, Tensor]:
-    return angle.new_empty(angle.shape), axis.new_empty(axis.shape)
-
-
-def save(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-    *rotor, ctx.right = inputs
-    ctx.save_for_backward(*rotor)
-
-
-def differentiate(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-    return *rotor_matrix_backward(grad, *ctx.saved_tensors, ctx.right), None
-
-
-rotor_matrix_backward = operator(
-    "rotor_matrix_backward",
-    "(Tensor grad, Tensor angle, Tensor axis, bool right) -> (Tensor, Tensor)",
-    backward,
-    empty_backward,
-)
-rotor_matrix = operator(
-    "rotor_matrix",
-    "(Tensor angle, Tensor axis, bool right) -> Tensor",
-    forward,
-    empty_matrix,
-    save=save,
-    differentiate=differentiate,
-)
+rotor_matrix = rotor_operator("rotor_matrix", forward, backward, empty_matrix)

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import ctypes
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor
 
 from quatcaps.native import build
 from quatcaps.native.calls import share
-from quatcaps.operators import operator
+from quatcaps.poses.operators import empty_backward, rotor_operator
 
 WORTH_A_THREAD = 2**11
 """Rotors for which waking a thread repays."""
@@ -56,30 +55,4 @@ def empty(angle: Tensor, axis: Tensor, right: bool) -> Tensor:
     return angle.new_empty(*angle.shape, *((4,) if right else (3, 3)))
 
 
-def empty_backward(grad: Tensor, angle: Tensor, axis: Tensor, right: bool) -> tuple[Tensor, Tensor]:
-    return angle.new_empty(angle.shape), axis.new_empty(axis.shape)
-
-
-def save(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-    *rotor, ctx.right = inputs
-    ctx.save_for_backward(*rotor)
-
-
-def differentiate(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-    return *rotor_matrix_backward(grad, *ctx.saved_tensors, ctx.right), None
-
-
-rotor_matrix_backward = operator(
-    "native_rotor_matrix_backward",
-    "(Tensor grad, Tensor angle, Tensor axis, bool right) -> (Tensor, Tensor)",
-    backward,
-    empty_backward,
-)
-rotor_matrix = operator(
-    "native_rotor_matrix",
-    "(Tensor angle, Tensor axis, bool right) -> Tensor",
-    forward,
-    empty,
-    save=save,
-    differentiate=differentiate,
-)
+rotor_matrix = rotor_operator("native_rotor_matrix", forward, backward, empty)

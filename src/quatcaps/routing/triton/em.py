@@ -3,52 +3,19 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from quatcaps.operators import operator
-from quatcaps.routing.moments import LEAST_MASS, Moments, Parents
+from quatcaps.routing.m_step import GRADS, MOMENTS, SETTINGS, by_operator
+from quatcaps.routing.moments import LEAST_MASS
 from quatcaps.routing.triton.layout import empty_parents, parents_first, positions_first
 from quatcaps.routing.triton.plan import power_of_two
 
-if TYPE_CHECKING:
-    from quatcaps.routing.em import EM, Estimate
-
-SETTINGS = (
-    "float inverse_temperature, float variance_floor, float contrast, float mass_factor, int kind, bool damped, "
-    "bool isotropic"
-)
-MOMENTS = "Tensor centre, Tensor mass, Tensor first, Tensor second, Tensor beta_u, Tensor beta_a"
-GRADS = "Tensor? grad_mean, Tensor? grad_precision, Tensor? grad_logit, Tensor? grad_activation"
 NAMES = ("MEAN", "PRECISION", "LOGIT", "ACTIVATION")
-
-
-def m_step(
-    moments: Moments,
-    beta_u: Tensor,
-    beta_a: Tensor,
-    settings: EM,
-    inverse_temperature: float,
-    mass_factor: float = 1.0,
-) -> Estimate:
-    """From moments to parents."""
-    from quatcaps.routing.em import ACTIVATIONS, Estimate
-
-    mean, precision, logit, activation = em_step(
-        *moments,
-        beta_u,
-        beta_a,
-        inverse_temperature,
-        settings.variance_floor,
-        settings.contrast,
-        mass_factor,
-        ACTIVATIONS.index(settings.activation),
-        settings.one_child == "damped",
-        settings.variance == "isotropic",
-    )
-    return Estimate(Parents(mean, precision, logit), activation)
 
 
 def flags(
@@ -158,3 +125,5 @@ em_step = operator(
     save=save,
     differentiate=differentiate,
 )
+m_step = partial(by_operator, em_step)
+"""From moments to parents."""

@@ -74,6 +74,27 @@ def window_part(
 
 
 @triton.jit
+def source_part(source, affine, image, row, column, valid, step, SIZES: tl.constexpr, CHUNK: tl.constexpr):
+    """`window_part` of what a convolution reads."""
+    return window_part(
+        source,
+        affine,
+        image,
+        row,
+        column,
+        valid,
+        step,
+        SIZES.HEIGHT,
+        SIZES.WIDTH,
+        SIZES.IN,
+        SIZES.KERNEL,
+        SIZES.STRIDE,
+        CHUNK,
+        SIZES.NORMALISED,
+    )
+
+
+@triton.jit
 def convolve(
     source,  # (n, y, x, c)
     affine,  # (2, c): the normalisation of the source
@@ -101,22 +122,7 @@ def convolve(
     o = tl.arange(0, TILE_OUT)
     total = tl.zeros([TILE, TILE_OUT], tl.float32)
     for step in range(STEPS):
-        values, k, known = window_part(
-            source,
-            affine,
-            image,
-            row,
-            column,
-            valid,
-            step,
-            SIZES.HEIGHT,
-            SIZES.WIDTH,
-            SIZES.IN,
-            SIZES.KERNEL,
-            SIZES.STRIDE,
-            CHUNK,
-            SIZES.NORMALISED,
-        )
+        values, k, known = source_part(source, affine, image, row, column, valid, step, SIZES, CHUNK)
         mask = known[:, None] & (o < SIZES.OUT)[None, :]
         w = tl.load(weight + k[:, None] * SIZES.OUT + o[None, :], mask=mask, other=0.0)
         total = product(values, w, total, PRECISION)
@@ -280,22 +286,7 @@ def sum_weights(
         position = split * per_program + start + tl.arange(0, TILE)
         valid = position < positions
         image, row, column = place(position, SIZES.OUT_HEIGHT, SIZES.OUT_WIDTH)
-        values, k, known = window_part(
-            source,
-            affine,
-            image,
-            row,
-            column,
-            valid,
-            step,
-            SIZES.HEIGHT,
-            SIZES.WIDTH,
-            SIZES.IN,
-            SIZES.KERNEL,
-            SIZES.STRIDE,
-            CHUNK,
-            SIZES.NORMALISED,
-        )
+        values, k, known = source_part(source, affine, image, row, column, valid, step, SIZES, CHUNK)
         mask = valid[:, None] & (o < SIZES.OUT)[None, :]
         g = tl.load(grad + position[:, None] * SIZES.OUT + o[None, :], mask=mask, other=0.0)
         total = product(tl.trans(values), g.to(tl.float32), total, PRECISION)

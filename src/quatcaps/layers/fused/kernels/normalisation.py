@@ -171,6 +171,17 @@ def normalise_back(
 
 
 @triton.jit
+def places(positions, AREA: tl.constexpr, CHANNELS: tl.constexpr, TILE: tl.constexpr, TILE_CHANNELS: tl.constexpr):
+    """Of a program's tile: its channels, what of it there is, and where it lies with channels last and first."""
+    position = tl.program_id(0) * TILE + tl.arange(0, TILE)
+    c = tl.program_id(1) * TILE_CHANNELS + tl.arange(0, TILE_CHANNELS)
+    mask = (position < positions)[:, None] & (c < CHANNELS)[None, :]
+    last = position[:, None] * CHANNELS + c[None, :]
+    first = (position // AREA * (CHANNELS * AREA) + position % AREA)[:, None] + c[None, :] * AREA
+    return c, mask, last, first
+
+
+@triton.jit
 def normalise(
     source,  # (n, y, x, c)
     affine,  # (2, c)
@@ -182,14 +193,11 @@ def normalise(
     TILE_CHANNELS: tl.constexpr,
 ):
     """Normalised features, channels first."""
-    position = tl.program_id(0) * TILE + tl.arange(0, TILE)
-    c = tl.program_id(1) * TILE_CHANNELS + tl.arange(0, TILE_CHANNELS)
+    c, mask, where, at = places(positions, AREA, CHANNELS, TILE, TILE_CHANNELS)
     known = c < CHANNELS
-    mask = (position < positions)[:, None] & known[None, :]
-    values = tl.load(source + position[:, None] * CHANNELS + c[None, :], mask=mask, other=0.0).to(tl.float32)
+    values = tl.load(source + where, mask=mask, other=0.0).to(tl.float32)
     scale = tl.load(affine + c, mask=known, other=0.0)
     shift = tl.load(affine + CHANNELS + c, mask=known, other=0.0)
-    at = (position // AREA * (CHANNELS * AREA) + position % AREA)[:, None] + c[None, :] * AREA
     tl.store(out + at, values * scale[None, :] + shift[None, :], mask=mask)
 
 
@@ -207,13 +215,9 @@ def lay_back(
     TILE_CHANNELS: tl.constexpr,
 ):
     """A gradient with channels last, and its sums over each tile."""
-    position = tl.program_id(0) * TILE + tl.arange(0, TILE)
-    c = tl.program_id(1) * TILE_CHANNELS + tl.arange(0, TILE_CHANNELS)
+    c, mask, where, at = places(positions, AREA, CHANNELS, TILE, TILE_CHANNELS)
     known = c < CHANNELS
-    mask = (position < positions)[:, None] & known[None, :]
-    at = (position // AREA * (CHANNELS * AREA) + position % AREA)[:, None] + c[None, :] * AREA
     g = tl.load(grad + at, mask=mask, other=0.0)
-    where = position[:, None] * CHANNELS + c[None, :]
     tl.store(out + where, g.to(out.dtype.element_ty), mask=mask)
     mean = tl.load(moments + c, mask=known, other=0.0)
     inverse = tl.load(moments + CHANNELS + c, mask=known, other=0.0)
