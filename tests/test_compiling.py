@@ -76,13 +76,14 @@ def test_a_process_that_fails_or_hangs_harms_nobody(tmp_path: Path, monkeypatch:
             os.waitpid(child, os.WNOHANG)
 
 
-def test_what_is_wrong_the_real_computation_says(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("error", [RuntimeError("out of memory"), TypeError("not JSON serializable")])
+def test_what_is_wrong_the_real_computation_says(error: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[Any] = []
     monkeypatch.setattr(compiling, "compile_side_by_side", lambda *arguments: made.append(arguments))
 
     def fail() -> None:
         ask("one")
-        raise RuntimeError("out of memory")
+        raise error
 
     compile_ahead(fail)
     compile_ahead(lambda: None)

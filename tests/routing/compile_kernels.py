@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import re
+from types import SimpleNamespace
 from typing import Any
 
 import torch
 import triton
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
+from triton.runtime.driver import driver
+from triton.runtime.jit import JITFunction
 
-from quatcaps.compiling import Kernel, compile_side_by_side
+from quatcaps import accelerator
+from quatcaps.compiling import Kernel, compile_side_by_side, rehearsing
+from quatcaps.layers import use_backend
 from quatcaps.layers.fused import plan as blocks
 from quatcaps.layers.fused.kernels import convolution, normalisation
 from quatcaps.losses.kernels import spread as losses
+from quatcaps.models import build
 from quatcaps.poses.kernels import rotor
-from quatcaps.routing import Window
+from quatcaps.routing import Window, votes
 from quatcaps.routing.triton import em as fused_em
 from quatcaps.routing.triton import launch
 from quatcaps.routing.triton import vb as fused_vb
@@ -89,6 +95,39 @@ def check_side_by_side() -> None:
     for kernel in kernels:
         kernel.compile(TARGET)
     triton.backends.backends["nvidia"].compiler.add_stages = stages
+
+
+def check_rehearsal() -> None:
+    """A training step tells all its kernels, and as a launch would compile them. A driver that says sm_90 stands for
+    the GPU: nothing is launched."""
+    answers = {"target": TARGET, "device": 0, "stream": 0}
+    driver._active = SimpleNamespace(
+        **{f"get_current_{name}": lambda *_, value=value: value for name, value in answers.items()}
+    )
+    accelerator._unavailable = lambda device: None  # type: ignore[assignment]
+    votes.check_activations = lambda activations: None
+    backend = triton.compiler.make_backend(TARGET)
+
+    def launched(
+        function: Any, key: Any, signature: Any, device: Any, constants: Any, options: Any, *rest: Any
+    ) -> None:
+        compile(function, key, signature, device, constants, options, *rest)
+        told = found[-1]
+        assert backend.parse_options(dict(told.options)).hash() == options.hash(), function.__name__
+        sources = [ASTSource(function, signature, constants, rest[0]), ASTSource(*told[:4])]
+        assert sources[0].hash() == sources[1].hash(), function.__name__
+
+    compile, JITFunction._do_compile = JITFunction._do_compile, launched
+    for model in ("qcn-deep", "vb"):
+        network = build(model, channels=2, classes=5)
+        use_backend(network, "triton")
+        with rehearsing() as found:
+            network(torch.rand(2, 2, 32, 32)).activations.sum().backward()
+        names = {kernel.function.__name__ for kernel in found}
+        step = {"qcn-deep": {"m_step", "m_step_backward", "convolve", "rotor_matrix"}, "vb": {"vb_step"}}[model]
+        assert {"sum_moments", "add_maps", *step} <= names, names
+    JITFunction._do_compile = compile
+    print("rehearsed")
 
 
 def refuse(*arguments: Any) -> None:
@@ -185,6 +224,7 @@ def compile_blocks() -> None:
 
 
 if __name__ == "__main__":
+    check_rehearsal()
     check_side_by_side()
     compile_blocks()
     quaternions = Layer(64, 32, 3, 16, 16, 16, 3, Window(5, 5))

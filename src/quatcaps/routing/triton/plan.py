@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, fields
+from typing import NamedTuple
 
 from torch import Tensor
 
@@ -26,9 +27,8 @@ MOST_NARROW = 4
 """Numbers of a pose; more fill a thread's registers by themselves, and have kernels of their own."""
 
 
-@dataclass(frozen=True)
-class Sizes:
-    """What the kernels are compiled for."""
+class Sizes(NamedTuple):
+    """What the kernels are compiled for. A tuple, because Triton tells hooks about constants in JSON."""
 
     CHILDREN: int
     PARENTS: int
