@@ -25,8 +25,12 @@ WINDOW = Window(2, 1)
 
 
 def leaves(dtype: torch.dtype, dims: int = 3, columns: int = 3) -> list[Tensor]:
-    """Poses, activations and maps of 2 images with 2 child types on a 3×2 grid, for 3 parents on 2×2."""
-    generator = torch.Generator().manual_seed(0)
+    """Poses, activations and maps of 2 images with 2 child types on a 3×2 grid, for 3 parents on 2×2.
+
+    Rounding them to float32 must not be what the tests see: of the seeds from 0 to 11 this one's gradients move least,
+    by at most 430 times what the numbers above move, over all routings and shapes; some of the others by thousands.
+    """
+    generator = torch.Generator().manual_seed(4)
     shapes = ((2, 2, dims, 3, 2), (2, 2, 3, 2), (2, 2, 3, columns, columns))
     draw = (torch.randn, torch.rand, torch.randn)
     made = (one(shape, generator=generator) for one, shape in zip(draw, shapes, strict=True))
@@ -118,7 +122,7 @@ def gradients(
 
 def assert_close(found: tuple[Tensor, ...], wanted: tuple[Tensor, ...]) -> None:
     for one, other in zip(found, wanted, strict=True):
-        assert (one.double() - other).norm() <= 1e-4 * other.norm()
+        assert (one.double() - other).norm() <= 5e-5 * other.norm()
         assert other.any(), "a test of nothing"
 
 
