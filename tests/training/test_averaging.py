@@ -15,7 +15,8 @@ from quatcaps.training.averaging import Average
 from quatcaps.training.config import TrainingConfig
 from quatcaps.training.log import read_log
 from quatcaps.training.loop import Trainer
-from quatcaps.training.measure import activations_of, evaluate
+from quatcaps.training.measure import evaluate
+from quatcaps.training.predictions import activations_of
 from quatcaps.training.run import create_run
 
 CONFIG = TrainingConfig(

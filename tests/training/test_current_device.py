@@ -15,10 +15,11 @@ from quatcaps.accelerator import current
 from quatcaps.data.imageset import ImageSet
 from quatcaps.data.placement import OnHost, _Slot
 from quatcaps.models import build
+from quatcaps.pipelines import Pipeline
 from quatcaps.training import run
 from quatcaps.training.config import TrainingConfig
 from quatcaps.training.health import NonFiniteError
-from quatcaps.training.measure import mean_activations
+from quatcaps.training.predictions import Predictor
 from quatcaps.training.step import STEPS_BEFORE_CAPTURE, TrainingStep
 
 SECOND = torch.device("cuda", 1)
@@ -126,19 +127,17 @@ def test_images_are_pinned_and_sent_by_their_device(
     assert pinned_by == [SECOND]
 
 
-def test_evaluation_computes_on_the_device_of_the_images(monkeypatch: pytest.MonkeyPatch) -> None:
-    entered: list[torch.device] = []
-
-    @contextlib.contextmanager
-    def enter(device: torch.device) -> Iterator[None]:
-        entered.append(device)
-        yield
-
-    monkeypatch.setattr("quatcaps.training.measure.current", enter)
-    images = torch.empty(2, 2, 16, 16, device="meta")
-    network = build("cnn-small", channels=2, classes=3).to("meta").eval()
-    assert mean_activations(network, [images, images]).shape == (2, 3)
-    assert entered == [images.device]
+def test_evaluation_computes_captures_and_replays_on_its_device(cuda: Recorder) -> None:
+    network = build("cnn-small", channels=2, classes=3).eval()
+    seen: list[object] = []
+    forward = network.forward
+    network.forward = lambda images: (seen.append(cuda.devices[-1]), forward(images))[1]  # type: ignore[method-assign]
+    predictor = Predictor(network, Pipeline(16, 0), SECOND)
+    for _ in range(3):
+        assert predictor.of_batch(torch.zeros(2, 2, 16, 16, dtype=torch.uint8)).activations.shape == (2, 3)
+    assert seen == [SECOND] * 2, "then captured"
+    assert cuda.captured_on == [(SECOND, torch.device("cpu"))], "the stream is one of the images' device"
+    assert cuda.replayed_on == [SECOND] * 2
 
 
 def test_a_cpu_needs_no_current_device(cuda: Recorder) -> None:

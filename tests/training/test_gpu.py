@@ -17,10 +17,12 @@ from quatcaps.data.imageset import ImageSet
 from quatcaps.data.splits import Experiment
 from quatcaps.paper.timed import warm_up
 from quatcaps.pipelines import PIPELINES, Pipeline
+from quatcaps.training import predictions
 from quatcaps.training.config import PRECISIONS, TrainingConfig
 from quatcaps.training.health import NonFiniteError
 from quatcaps.training.log import read_log
 from quatcaps.training.loop import Trainer
+from quatcaps.training.predictions import Predictor
 from quatcaps.training.run import create_run
 from quatcaps.training.step import STEPS_BEFORE_CAPTURE
 
@@ -68,6 +70,22 @@ def test_a_throw_away_start_captures_and_changes_nothing(noise_images: ImageSet,
         trained[-1].train(Silent())
     for one, other in zip(*(each.network.parameters() for each in trained), strict=True):
         assert torch.equal(one, other)
+
+
+def test_measurements_by_graphs_find_what_the_network_says(
+    noise_images: ImageSet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between epochs the weights change in their place, and a graph reads them anew."""
+    monkeypatch.setattr(predictions, "LARGEST_BATCH", 16)
+    run = trainer(noise_images, tmp_path, averaging=0.9)
+    run.train(Silent())
+    assert sorted(len(graph.pixels) for graph in run.predictor.graphs.values() if graph) == [12, 16]
+    by_graph = run.predictor(noise_images)
+    plain = Predictor(run.kept, run.config, run.device, capture=False)(noise_images)
+    assert torch.equal(by_graph.activations, plain.activations)
+    assert by_graph.poses is not None
+    assert plain.poses is not None
+    assert torch.equal(by_graph.poses, plain.poses)
 
 
 @pytest.mark.parametrize("graph", [False, True])

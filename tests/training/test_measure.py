@@ -14,7 +14,8 @@ from quatcaps.layers import use_backend
 from quatcaps.models import Network, build
 from quatcaps.models.logits import Logits
 from quatcaps.pipelines import Pipeline
-from quatcaps.training.measure import Rate, activations_of, evaluate, evaluation_batch
+from quatcaps.training.measure import Rate, evaluate
+from quatcaps.training.predictions import activations_of, evaluation_batch
 
 PIPELINE = Pipeline(32, 28)
 

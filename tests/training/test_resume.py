@@ -9,17 +9,18 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from quatcaps.data.imageset import ImageSet
 from quatcaps.data.splits import Experiment
 from quatcaps.errors import QuatcapsError
-from quatcaps.training import checkpoint, loop
+from quatcaps.training import checkpoint
 from quatcaps.training.config import TrainingConfig
 from quatcaps.training.log import read_log
 from quatcaps.training.loop import RunInterruptedError, Trainer
-from quatcaps.training.measure import Predictions
+from quatcaps.training.predictions import Predictions, Predictor
 from quatcaps.training.run import create_run, open_run
 
 pytestmark = pytest.mark.usefixtures("unchecked")
@@ -136,16 +137,16 @@ def test_stop_during_a_measurement_saves_too(
     epoch: int, step: int, unbroken: Ending, noise_images: ImageSet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """At the end of an epoch; after the last, the checkpoint of the last step is there before the run is at its end."""
-    measure, done = loop.predictions_of, []
+    measure, done = Predictor.__call__, []
 
-    def stopped(*arguments: object) -> Predictions:
+    def stopped(*arguments: Any) -> Predictions:
         done.append(1)
         if len(done) == epoch:
             os.kill(os.getpid(), signal.SIGINT)
-        return measure(*arguments)  # type: ignore[arg-type]
+        return measure(*arguments)
 
     run = create_run(tmp_path, CONFIG, noise_images)
-    monkeypatch.setattr(loop, "predictions_of", stopped)
+    monkeypatch.setattr(Predictor, "__call__", stopped)
     with pytest.raises(RunInterruptedError, match=f"after step {step} of 23; saved step-{step:08d}"):
         Trainer(run, Experiment(noise_images, {"test": noise_images})).train(Silent())
     monkeypatch.undo()

@@ -19,7 +19,7 @@ from quatcaps.errors import QuatcapsError
 from quatcaps.paper.recipes import RECIPES, paper
 from quatcaps.routing import VB
 from quatcaps.training.config import TrainingConfig
-from quatcaps.training.measure import activations_of
+from quatcaps.training.predictions import activations_of
 from quatcaps.training.run import Run
 from quatcaps.training.start import checked
 from quatcaps.weights import export

@@ -17,8 +17,8 @@ from quatcaps.models import Network
 from quatcaps.models.capsule_network import CapsuleNetwork
 from quatcaps.models.resnet import ResNet
 from quatcaps.pipelines import Pipeline
-from quatcaps.training.measure import evaluation_batch
 from quatcaps.training.poses import true_poses
+from quatcaps.training.predictions import evaluation_batch
 
 MOST = 256
 """Numbers that are kept of a layer; more are projected on so many random directions, the same for every image."""

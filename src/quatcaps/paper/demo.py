@@ -28,8 +28,9 @@ from quatcaps.report.curves import loss_words
 from quatcaps.report.demo_page import Contender, write_demo
 from quatcaps.training.config import TrainingConfig
 from quatcaps.training.log import read_log
-from quatcaps.training.measure import evaluate, predictions_of
+from quatcaps.training.measure import evaluate
 from quatcaps.training.poses import CHANCE, in_words, orientation_degrees, true_poses
+from quatcaps.training.predictions import predictions_of
 from quatcaps.training.processes import check_alone
 from quatcaps.training.run import Run, choose_device, create_run, load_images, open_run
 from quatcaps.training.start import load_run_images, train_run

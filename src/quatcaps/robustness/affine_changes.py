@@ -21,7 +21,8 @@ from quatcaps.data.imageset import ImageSet
 from quatcaps.data.preprocessing import standardised, windows
 from quatcaps.errors import QuatcapsError
 from quatcaps.robustness.victims import Victim, under_attack
-from quatcaps.training.measure import Rate, evaluation_batch
+from quatcaps.training.measure import Rate
+from quatcaps.training.predictions import evaluation_batch
 from quatcaps.training.trained import Trained
 
 DARK = 2 / 255

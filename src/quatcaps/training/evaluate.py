@@ -14,7 +14,8 @@ from quatcaps.errors import QuatcapsError
 from quatcaps.files import write_json
 from quatcaps.training.config import TrainingConfig
 from quatcaps.training.identity import difference
-from quatcaps.training.measure import Evaluation, Predictions, Rate, activations_of, evaluate, predictions_of
+from quatcaps.training.measure import Evaluation, Rate, evaluate
+from quatcaps.training.predictions import Predictions, activations_of, predictions_of
 from quatcaps.training.run import Run, load_experiment
 from quatcaps.training.trained import Trained, trained_run
 

@@ -24,8 +24,9 @@ from quatcaps.training.best import WATCHED, Choice, after, choice_in
 from quatcaps.training.checkpoint import Position
 from quatcaps.training.health import NonFiniteError
 from quatcaps.training.log import Log, NoLog
-from quatcaps.training.measure import Rate, predictions_of
+from quatcaps.training.measure import Rate
 from quatcaps.training.poses import pose_errors, true_poses
+from quatcaps.training.predictions import Predictor
 from quatcaps.training.processes import ALONE, Processes
 from quatcaps.training.reporters import Reporter
 from quatcaps.training.run import Run, choose_device
@@ -84,6 +85,8 @@ class Trainer:
             placement=self.config.placement,
             views=self.config.pose_weight > 0,
         )
+        captured = self.config.cuda_graph and not self.processes.several
+        self.predictor = Predictor(self.kept, self.config, self.device, capture=captured)
         self.measured = experiment.measured
         # A choice among epochs is made by all validation images, of which the last epoch has no more than the others.
         count = 0 if self.config.keeps_best else self.config.evaluate_images
@@ -290,7 +293,7 @@ class Trainer:
         """The error on some images and, under a pose objective, the median error of poses in degrees; every process
         looks at its part of them."""
         part, own = self.processes.part(images)
-        found = predictions_of(self.kept, part, self.config, self.device, lambda done, total: self.heed(stopped))
+        found = self.predictor(part, lambda done, total: self.heed(stopped))
         wrong = found.activations.argmax(1).ne(part.labels)[own].sum()
         error = Rate(self.processes.sum(int(wrong)), len(images)).percent / 100
         if not self.config.pose_weight or found.poses is None:

@@ -1,92 +1,17 @@
-"""One evaluation loop, and what is counted from its predictions."""
+"""What is counted from predictions."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from quatcaps.accelerator import current
-from quatcaps.data.batches import evaluation_batches
 from quatcaps.data.imageset import ImageSet
 from quatcaps.data.viewpoints import degrees
 from quatcaps.errors import QuatcapsError
-from quatcaps.layers import holds_votes
-from quatcaps.models import Network
-from quatcaps.pipelines import Pipeline
 from quatcaps.training.poses import PoseErrors, pose_errors, true_poses
-
-MEMORY = 2**30
-"""Bytes that one evaluation batch may spend on features, or on votes and what is computed from them."""
-BYTES_PER_VOTE = 3 * 4 * 6
-BYTES_PER_PIXEL = 64 * 4 * 4
-"""Some features of 64 channels, as large as the image."""
-LARGEST_BATCH = 512
-
-
-def evaluation_batch(network: Network, size: tuple[int, int]) -> int:
-    """How many images of height and width `size` fit in `MEMORY` at once."""
-    needed = BYTES_PER_PIXEL * size[0] * size[1]
-    if holds_votes(network):
-        needed += BYTES_PER_VOTE * network.votes(*size)
-    return max(1, min(LARGEST_BATCH, MEMORY // needed))
-
-
-class Predictions(NamedTuple):
-    """What a network says of N images, float32 on the CPU."""
-
-    activations: Tensor  # (N, classes), averaged over the views that the pipeline has of an image
-    poses: Tensor | None  # (N, classes, dims) of the first view, where classes have poses
-
-
-@torch.no_grad()
-def predictions_of(
-    network: Network,
-    images: ImageSet,
-    pipeline: Pipeline,
-    device: torch.device,
-    progress: Callable[[int, int], None] | None = None,
-) -> Predictions:
-    """The activation and the pose of every class for every image; restores the training mode."""
-    training = network.training
-    network.eval()
-    found: list[Tensor] = []
-    poses: list[Tensor] = []
-    done = 0
-    try:
-        batch_size = evaluation_batch(network, pipeline.seen(images.size))
-        for views in evaluation_batches(images, batch_size, pipeline, device):
-            with current(device):
-                outputs = [network(view) for view in views]
-            found.append(torch.stack([output.activations.float() for output in outputs]).mean(0).cpu())
-            if (pose := getattr(outputs[0], "poses", None)) is not None:
-                poses.append(pose.float().cpu())
-            done += len(views[0])
-            if progress is not None:
-                progress(done, len(images))
-    finally:
-        network.train(training)
-    return Predictions(torch.cat(found), torch.cat(poses) if poses else None)
-
-
-def activations_of(
-    network: Network,
-    images: ImageSet,
-    pipeline: Pipeline,
-    device: torch.device,
-    progress: Callable[[int, int], None] | None = None,
-) -> Tensor:
-    """(N, classes): the activations alone."""
-    return predictions_of(network, images, pipeline, device, progress).activations
-
-
-def mean_activations(network: Network, views: Sequence[Tensor]) -> Tensor:
-    """(N, classes) float32, over several views of the same images."""
-    with current(views[0].device):
-        return torch.stack([network(view).activations.float() for view in views]).mean(0)
 
 
 @dataclass(frozen=True)

@@ -9,9 +9,8 @@ import torch
 from torch import Tensor
 
 from quatcaps.data.pictures import images_below
-from quatcaps.data.preprocessing import views_for_evaluation
 from quatcaps.errors import QuatcapsError
-from quatcaps.training.measure import evaluation_batch, mean_activations
+from quatcaps.training.predictions import Predictor, evaluation_batch
 from quatcaps.training.preprocess import Picture
 from quatcaps.training.trained import Trained
 
@@ -19,17 +18,14 @@ AT_ONCE = 256
 """Files that are read before the network sees them."""
 
 
-@torch.no_grad()
 def predict(trained: Trained, pictures: Sequence[Picture], device: torch.device) -> Tensor:
     """(pictures, classes): the activation of every class for every picture, averaged over the windows that the network
     was tested with."""
     stored = trained.preprocessing.stored(pictures)
     network = trained.network.to(device)
     batch = evaluation_batch(network, trained.config.seen(trained.size))
-    found = []
-    for part in stored.split(batch):
-        found.append(mean_activations(network, views_for_evaluation(trained.config, part.to(device))).cpu())
-    return torch.cat(found)
+    predictor = Predictor(network, trained.config, device)
+    return torch.cat([predictor.of_batch(part.to(device)).activations.cpu() for part in stored.split(batch)])
 
 
 def predict_files(
