@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -23,7 +24,7 @@ def ask(name: str) -> bool:
     from triton import knobs
 
     compile = {"specialization_data": OPTIONS, "signature": {}, "constants": {(0,): name}, "configs": [{}]}
-    function = SimpleNamespace(__name__=name)
+    function = SimpleNamespace(__name__=name, src=name)
     return bool(
         knobs.runtime.jit_cache_hook(
             key=name, repr=name, fn=SimpleNamespace(jit_function=function), compile=compile, already_compiled=False
@@ -45,13 +46,20 @@ def test_a_rehearsal_launches_nothing_and_tells_what_it_would_have_launched() ->
 class Noted(Kernel):
     """Calls its function, which stands for the compiler."""
 
+    effort = 0
+
     def compile(self, target: Any) -> None:
         self.function(target)
 
 
 def leaving(path: Path) -> Kernel:
-    """Leaves a file."""
-    return Noted(lambda target: path.write_text(f"{target} {os.getpid()}"), {}, {}, {}, {})
+    """Leaves a file, and takes its time."""
+
+    def leave(target: str) -> None:
+        path.write_text(f"{target} {os.getpid()}")
+        time.sleep(0.05)
+
+    return Noted(leave, {}, {}, {}, {})
 
 
 def test_processes_share_the_kernels(tmp_path: Path) -> None:
@@ -61,6 +69,18 @@ def test_processes_share_the_kernels(tmp_path: Path) -> None:
     assert [target for target, _ in told] == ["sm_90"] * 5
     assert len({process for _, process in told}) == 2
     assert str(os.getpid()) not in {process for _, process in told}
+
+
+def test_the_longest_kernels_come_first(tmp_path: Path) -> None:
+    class Timed(Noted):
+        @property
+        def effort(self) -> int:  # type: ignore[override]
+            return int(self.signature["effort"])
+
+    kernels = [Timed(leaving(tmp_path / str(n)).function, {"effort": n}, {}, {}, {}) for n in (1, 3, 2)]
+    compile_side_by_side(kernels, "sm_90", 1)
+    written = sorted(tmp_path.iterdir(), key=lambda path: path.stat().st_mtime_ns)
+    assert [path.name for path in written] == ["3", "2", "1"]
 
 
 def test_a_process_that_fails_or_hangs_harms_nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

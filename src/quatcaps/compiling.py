@@ -20,6 +20,8 @@ SECONDS_FROM_CACHE = 0.1
 SECONDS_AT_MOST = 120.0
 """Then this process compiles what is left, as it would have."""
 MOST_PROCESSES = 16
+PLACE, MOST_KERNELS = 4, 4096
+"""Bytes of a number that processes read from a pipe, and how many of these a pipe takes at once."""
 
 
 class Kernel(NamedTuple):
@@ -32,11 +34,19 @@ class Kernel(NamedTuple):
     options: dict[str, Any]
 
     def compile(self, target: Any) -> None:
-        """Into Triton's cache on disk."""
+        """Into Triton's cache on disk, with the function in C by which some versions of Triton launch it: one for every
+        signature, and together they take longer than the kernels."""
         from triton.compiler import ASTSource, compile
+        from triton.runtime.driver import driver
 
         source = ASTSource(self.function, self.signature, self.constants, self.attributes)
-        compile(source, target=target, options=self.options)
+        compiled = compile(source, target=target, options=self.options)
+        driver.active.launcher_cls(compiled.src, compiled.metadata)
+
+    @property
+    def effort(self) -> int:
+        """What takes longer to compile has a higher one, as a rule."""
+        return len(self.function.src)
 
 
 @contextlib.contextmanager
@@ -74,15 +84,26 @@ def compile_ahead(rehearse: Callable[[], object]) -> None:
     if len(kernels) < FEWEST:
         return
     target, begun = driver.active.get_current_target(), time.monotonic()
-    kernels[0].compile(target)
+    shortest, *others = sorted(kernels, key=lambda kernel: kernel.effort)
+    with contextlib.suppress(Exception):
+        shortest.compile(target)
     if time.monotonic() - begun > SECONDS_FROM_CACHE:
-        compile_side_by_side(kernels[1:], target, min(MOST_PROCESSES, len(os.sched_getaffinity(0))))
+        compile_side_by_side(others, target, min(MOST_PROCESSES, len(os.sched_getaffinity(0))))
 
 
 def compile_side_by_side(kernels: Sequence[Kernel], target: Any, processes: int) -> None:
-    """Fills Triton's cache on disk by several processes, which are copies of this one and leave the GPU alone."""
-    parts = [kernels[part::processes] for part in range(processes) if part < len(kernels)]
-    children = [forked(partial(compile_each, part, target)) for part in parts]
+    """Fills Triton's cache on disk by several processes, copies of this one that leave the GPU alone. Each takes
+    the next kernel when it is done with one; the longest come first."""
+    longest_first = sorted(kernels, key=lambda kernel: -kernel.effort)
+    places, given = os.pipe()
+    try:
+        os.write(given, b"".join(place.to_bytes(PLACE) for place in range(len(kernels))[:MOST_KERNELS]))
+    finally:
+        os.close(given)
+    children = [
+        forked(partial(compile_next, longest_first, places, target)) for _ in range(min(processes, len(kernels)))
+    ]
+    os.close(places)
     deadline = time.monotonic() + SECONDS_AT_MOST
     for child in children:
         while os.waitpid(child, os.WNOHANG) == (0, 0):
@@ -91,9 +112,12 @@ def compile_side_by_side(kernels: Sequence[Kernel], target: Any, processes: int)
             time.sleep(0.01)
 
 
-def compile_each(kernels: Sequence[Kernel], target: Any) -> None:
-    for kernel in kernels:
-        kernel.compile(target)
+def compile_next(kernels: Sequence[Kernel], places: int, target: Any) -> None:
+    """Compiles those whose places it reads, until there are no more. One that fails is left to the process that will
+    launch it, which says what is wrong."""
+    while place := os.read(places, PLACE):
+        with contextlib.suppress(Exception):
+            kernels[int.from_bytes(place)].compile(target)
 
 
 def forked(work: Callable[[], None]) -> int:

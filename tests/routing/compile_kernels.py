@@ -77,6 +77,8 @@ def compile_kernel(kernel: Any, constants: dict[str, Any], iterations: int = 1) 
     return str(compiled.asm["ttgir"])
 
 
+launchers: list[str] = []
+"""Kernels whose launchers were made by this process."""
 postponed: list[Kernel] | None = None
 """Where kernels are put that are to be compiled together."""
 
@@ -94,6 +96,7 @@ def check_side_by_side() -> None:
     triton.backends.backends["nvidia"].compiler.add_stages = refuse
     for kernel in kernels:
         kernel.compile(TARGET)
+    assert launchers == ["add_moments"] * len(kernels), "those that came from disk too"
     triton.backends.backends["nvidia"].compiler.add_stages = stages
 
 
@@ -102,7 +105,8 @@ def check_rehearsal() -> None:
     the GPU: nothing is launched."""
     answers = {"target": TARGET, "device": 0, "stream": 0}
     driver._active = SimpleNamespace(
-        **{f"get_current_{name}": lambda *_, value=value: value for name, value in answers.items()}
+        **{f"get_current_{name}": lambda *_, value=value: value for name, value in answers.items()},
+        launcher_cls=lambda source, metadata: launchers.append(source.fn.__name__),
     )
     accelerator._unavailable = lambda device: None  # type: ignore[assignment]
     votes.check_activations = lambda activations: None
