@@ -45,7 +45,9 @@ STRICT = "evidence-azimuth-strict"
 def test_every_system_is_given_what_best_gives_qcn(name: str) -> None:
     given = ROWS[f"evidence-{name}/qcn/best"].config(3)
     same = ROWS[f"{name}/qcn/best"].config(3)
-    assert given.changed({"model_settings": same.model_settings}) == same, "the row of Tables I and II"
+    assert given.learning_rate == pytest.approx(factor(name, "qcn/best") * same.learning_rate)
+    own = {each: getattr(same, each) for each in ("model_settings", "learning_rate")}
+    assert given.changed(own) == same, "the row of Tables I and II"
     for row in COMPARED:
         if experiment_of(row) == name:
             config = row.config(3)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 
@@ -33,14 +34,20 @@ def draw_evidence(entries: Sequence[Entry], path: Path) -> None:
     """Errors on smallNORB; and where there are any, `…-differences.png`, what they are less QCN's, and
     `…-datasets.png`, both on other datasets."""
     lines = compared(entries)
-    of_toys = {name: lines[name] for name in ON_TOYS}
+    of_toys = measured({name: lines[name] for name in ON_TOYS})
     _draw_on_toys(of_toys, path, draw_errors, "error (%)", error_handles(familiar=True))
     if any(line.differences for members in of_toys.values() for line in members):
         differences = path.with_name(f"{path.stem}-differences{path.suffix}")
         _draw_on_toys(of_toys, differences, draw_differences, POINTS, difference_handles())
-    others = {name: lines[name] for name in OTHERS}
+    others = measured({name: lines[name] for name in OTHERS})
     if any(line.samples for members in others.values() for line in members):
         _draw_datasets(others, path.with_name(f"{path.stem}-datasets{path.suffix}"))
+
+
+def measured(lines: Lines) -> Lines:
+    """The experiments and systems that have a run; all of them where none has."""
+    found = {name: [line for line in members if line.samples] for name, members in lines.items()}
+    return {name: members for name, members in found.items() if members} or lines
 
 
 def _draw_on_toys(
@@ -53,8 +60,9 @@ def _draw_on_toys(
     """A panel for each experiment on smallNORB, systems down, and the legend in the last place. Panels of one protocol
     share a scale."""
     levels = levels_of(lines, without=() if draw is draw_errors else (REFERENCE,))
-    figure = new_figure(WIDTH, 1.2 + 0.62 * (max(levels.values()) + 1))
-    panels = list(figure.subplots(2, 3, sharey=True).flat)
+    rows, columns = (1, len(lines) + 1) if len(lines) < 3 else (2, math.ceil((len(lines) + 1) / 2))
+    figure = new_figure(WIDTH, 1.2 + 0.31 * rows * (max(levels.values()) + 1))
+    panels = list(figure.subplots(rows, columns, sharey=True).flat)
     ends = {EXPERIMENTS[name].protocol: [0.0] for name in lines}
     for axes, (name, members) in zip(panels, lines.items(), strict=False):
         dress(axes, EXPERIMENTS[name].title, across, "")
@@ -62,7 +70,8 @@ def _draw_on_toys(
         _name_lines(axes, levels, [line for found in lines.values() for line in found])
     for axes, name in zip(panels, lines, strict=False):
         _scale(axes, ends[EXPERIMENTS[name].protocol], from_zero=draw is draw_errors)
-    panels[-1].set_axis_off()
+    for axes in panels[len(lines) :]:
+        axes.set_axis_off()
     panels[-1].legend(handles=handles, loc="center left", frameon=False, fontsize=TEXT, labelspacing=0.8)
     _explain(figure, levels)
     save(figure, path)
@@ -72,7 +81,8 @@ def _draw_datasets(lines: Lines, path: Path) -> None:
     """Errors above, differences below; every dataset has scales of its own, as their errors are far apart."""
     levels, others = levels_of(lines), levels_of(lines, without=(REFERENCE,))
     figure = new_figure(WIDTH, 2.2 + 0.56 * (max(levels.values()) + 1))
-    panels = figure.subplots(2, len(lines), sharey="row", height_ratios=(len(levels), len(others)))
+    ratios = (len(levels), len(others))
+    panels = figure.subplots(2, len(lines), sharey="row", squeeze=False, height_ratios=ratios)
     every = [line for found in lines.values() for line in found]
     for (name, members), above, below in zip(lines.items(), *panels, strict=True):
         dress(above, EXPERIMENTS[name].title, "error (%)", "")
