@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 import torch
+import torch.distributed as dist
 
 from quatcaps.bench.cases import Case
 from quatcaps.bench.kernels import GRADIENT, GROUPS, NORMALISATION, plain
@@ -15,6 +16,7 @@ from quatcaps.bench.timeline import measure_timeline
 from quatcaps.data.batches import TrainingBatches
 from quatcaps.data.imageset import ImageSet
 from quatcaps.data.splits import Experiment
+from quatcaps.models import build
 from quatcaps.paper.timed import warm_up
 from quatcaps.pipelines import PIPELINES, Pipeline
 from quatcaps.training import predictions
@@ -23,8 +25,9 @@ from quatcaps.training.health import NonFiniteError
 from quatcaps.training.log import read_log
 from quatcaps.training.loop import Trainer
 from quatcaps.training.predictions import Predictor
+from quatcaps.training.processes import Processes
 from quatcaps.training.run import create_run
-from quatcaps.training.step import STEPS_BEFORE_CAPTURE
+from quatcaps.training.step import STEPS_BEFORE_CAPTURE, TrainingStep
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 CONFIG = TrainingConfig(
@@ -86,6 +89,28 @@ def test_measurements_by_graphs_find_what_the_network_says(
     assert by_graph.poses is not None
     assert plain.poses is not None
     assert torch.equal(by_graph.poses, plain.poses)
+
+
+def test_a_step_that_tells_other_processes_is_captured() -> None:
+    """By NCCL, in a group of one: what is sent in the graph arrives."""
+    images, labels = torch.rand(16, 2, 28, 28, device="cuda"), torch.arange(16, device="cuda") % 3
+    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    found = []
+    try:
+        group = dist.new_group(backend="nccl")
+        for graph in (True, False):
+            network = build("qcn-small", channels=2, classes=3, seed=0).cuda()
+            step = TrainingStep(
+                network, CONFIG.changed({"cuda_graph": graph}), torch.device("cuda"), Processes(group=group)
+            )
+            with torch.backends.cudnn.flags(enabled=True, deterministic=True):
+                for number in range(STEPS_BEFORE_CAPTURE + 4):
+                    step(images, labels, 1e-3, number)
+            assert (step.graph is not None) == graph
+            found.append([parameter.clone() for parameter in network.parameters()])
+    finally:
+        dist.destroy_process_group()
+    assert all(torch.equal(one, other) for one, other in zip(*found, strict=True))
 
 
 @pytest.mark.parametrize("graph", [False, True])

@@ -15,6 +15,7 @@ import join_processes
 import numpy as np
 import pytest
 import torch
+import torch.distributed as dist
 from safetensors.torch import load_file
 from torch import Tensor
 
@@ -244,6 +245,18 @@ def test_one_process_alone_sends_nothing() -> None:
     ALONE.wait()
     with ALONE.one_first():
         ALONE.synchronise(network)
+
+
+def test_only_what_goes_by_nccl_can_be_captured(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert ALONE.in_graphs
+    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    try:
+        together = Processes(group=dist.group.WORLD)
+        assert not together.in_graphs
+        monkeypatch.setattr(dist, "get_backend", lambda group: "nccl")
+        assert together.in_graphs
+    finally:
+        dist.destroy_process_group()
 
 
 def test_a_lost_connection_is_known() -> None:

@@ -102,7 +102,9 @@ class TrainingConfig(Pipeline):
         "are float32 either way",
         later=True,
     )
-    cuda_graph: bool = setting(True, "on CUDA, capture the training step as one graph; never with several processes")
+    cuda_graph: bool = setting(
+        True, "on CUDA, capture the training step as one graph; with several processes only by NCCL"
+    )
     evaluate_every: int = setting(
         1,
         "epochs between measurements, on the validation images where some are held out, else on the test images "

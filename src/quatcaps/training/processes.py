@@ -55,6 +55,11 @@ class Processes:
     def leads(self) -> bool:
         return self.share.rank == 0
 
+    @property
+    def in_graphs(self) -> bool:
+        """Whether a CUDA graph can have what the processes tell each other in a step: by NCCL, or nothing."""
+        return self.group is None or dist.get_backend(self.group) == dist.Backend.NCCL
+
     def on(self, device: torch.device) -> tuple[Processes, torch.device]:
         """With a group for tensors on the device, and the device of this process: for `cuda` a GPU of its own, by NCCL;
         else, where all use one, by gloo."""

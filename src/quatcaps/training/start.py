@@ -170,7 +170,7 @@ def train_to_end(
         begun = f" from the weights of {run.initial.split(',')[0]}"
     source = f" ({experiment.training.source})" if experiment.training.source else ""
     together = f" by {processes.share.processes} processes" if processes.several else ""
-    if trainer.step.on_gpu and processes.several:
+    if trainer.step.on_gpu and config.cuda_graph and not trainer.step.may_capture:
         together += " (without CUDA graphs)"
     say(
         console,

@@ -67,7 +67,7 @@ class TrainingStep:
         self.taken = 0
         self.side = torch.cuda.Stream(device) if self.on_gpu else None
         self.graph: torch.cuda.CUDAGraph | None = None
-        self.may_capture = self.on_gpu and config.cuda_graph and not processes.several
+        self.may_capture = self.on_gpu and config.cuda_graph and processes.in_graphs
 
     def __call__(self, images: Tensor, labels: Tensor, rate: float, step: int, views: Views | None = None) -> None:
         """Trains on one batch; `step` counts from 0 over the whole run. `views` are for the pose objective."""
