@@ -42,18 +42,21 @@ bench: $(READY)
 	$(BIN)/quatcaps bench --model qcn-small --model qcn --output bench
 
 # Only what is imported is compiled, by then: half the time of an installation.
-PIP = $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --constraint constraints.txt --editable
+PIP = $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile
 
 # What the package needs.
 $(INSTALLED): pyproject.toml constraints.txt | old-enough
 	$(PYTHON) -m venv $(VENV)
-	$(PIP) '.[explore]'
+	$(PIP) --constraint constraints.txt --editable '.[explore]'
 	touch $(INSTALLED)
 
-# … and what its tests need.
+# … and what its tests need: all of constraints.txt. pip looks through every file of every version of every package, one
+# after the other: several of them, each with packages of its own, take half the time. The last looks for what is missing.
 $(READY): pyproject.toml constraints.txt | old-enough
 	$(PYTHON) -m venv $(VENV)
-	$(PIP) '.[dev]'
+	awk '{ print > "$(VENV)/pins-" NR % 6 ".txt" }' constraints.txt
+	ls $(VENV)/pins-*.txt | xargs -P 2 -n 1 $(PIP) --no-deps --requirement
+	$(PIP) --no-build-isolation --constraint constraints.txt --editable '.[dev]'
 	touch $(INSTALLED) $(READY)
 
 .PHONY: old-enough

@@ -15,11 +15,14 @@ import pytest
 import torch
 from jaxtyping._import_hook import _JaxtypingFinder
 
+import quick_checks  # noqa: F401 - before what it checks
 from quatcaps import cli, data
 from quatcaps.data.imageset import ImageSet
 from quatcaps.report import canvas
 
 if not torch.cuda.is_available():
+    # PyTorch's own keeps a note of every call, with the frames that made it, for each kind of device that may come.
+    torch.manual_seed = torch.default_generator.manual_seed
     os.environ["TRITON_INTERPRET"] = "1"  # before the first kernel is imported, which happens when one is needed
     if find_spec("triton"):
         import quick_interpreter  # noqa: F401
@@ -62,6 +65,13 @@ def coarse(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> N
     """Pictures of few dots, but in tests/report, which looks at them."""
     if request.path.parent.name != "report":
         monkeypatch.setattr(canvas, "DOTS_PER_INCH", 40)
+
+
+@pytest.fixture(autouse=True)
+def not_flushed(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody waits for the disk, but in the test of that: no power fails here."""
+    if request.path.name != "test_files.py":
+        monkeypatch.setattr(os, "fsync", lambda handle: None)
 
 
 @pytest.fixture(scope="session")
@@ -138,6 +148,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """What is there by now stays: the collector of garbage need not look at it again and again."""
+    """What is there by now stays: the collector of garbage need not look at it again and again, nor as often as it
+    does."""
     gc.collect()
     gc.freeze()
+    gc.set_threshold(20_000, 20, 20)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 from collections.abc import Iterator
 from graphlib import TopologicalSorter
 from pathlib import Path
@@ -41,12 +42,19 @@ def modules() -> dict[str, Path]:
     return found
 
 
-def imports(path: Path, *, at_once: bool = False) -> Iterator[str]:
-    """What a file imports, unless for its types alone; `at_once`: when it is imported itself."""
+@functools.cache
+def parsed(path: Path) -> ast.Module:
+    """A file without what it imports for its types alone."""
     tree = ast.parse(path.read_text(encoding="utf-8"))
     for node in ast.walk(tree):
-        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
+        if isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING":
             node.body = []
+    return tree
+
+
+def imports(path: Path, *, at_once: bool = False) -> Iterator[str]:
+    """What a file imports, unless for its types alone; `at_once`: when it is imported itself."""
+    tree = parsed(path)
     for node in tree.body if at_once else ast.walk(tree):
         if isinstance(node, ast.Import):
             yield from (name.name for name in node.names)

@@ -77,11 +77,11 @@ def operators_in_c() -> None:
         layer = pack(window, competition)
         torch.library.opcheck(native_operators.uniform_moments, (*inputs[:3], layer))
         torch.library.opcheck(native_operators.moments, (*inputs, True, layer))
-    for images, side in ((2, 2), (1, 2), (2, 5)):  # side by side, or image by image
+    settings = ((0, False, False), (1, False, True), (2, True, False))
+    for (images, side), flags in zip(((2, 2), (1, 2), (2, 5)), settings, strict=True):  # side by side, or one by one
         pose = (images, 3, 3, side, side)
         moments = leaves(pose, (images, 3, side, side), pose, pose, (3,), (3,), on="cpu")
-        for kind, damped, isotropic in ((0, False, False), (1, False, True), (2, True, False)):
-            torch.library.opcheck(native_em.em_step, (*moments, 0.01, 1e-4, 2.0, 1.5, kind, damped, isotropic))
+        torch.library.opcheck(native_em.em_step, (*moments, 0.01, 1e-4, 2.0, 1.5, *flags))
     for right in (False, True):
         torch.library.opcheck(rotors.rotor_matrix, (*leaves((2, 2, 3), (2, 2, 3, 3), on="cpu"), right))
     convolutions = [torch.rand(shape) for shape in ((2,), (2,), (5, 2, 3, 3), (5,), (5, 5, 3, 3), (5, 2, 1, 1))]

@@ -12,7 +12,7 @@ from quatcaps.routing.native import em as em_native
 from quatcaps.routing.native import libraries
 
 pytestmark = pytest.mark.skipif(
-    libraries.problem(torch.float32, 3, 1) is not None, reason=f"native {libraries.problem(torch.float32, 3, 1)}"
+    libraries.problem(torch.float32, 1, 3) is not None, reason=f"native {libraries.problem(torch.float32, 1, 3)}"
 )
 
 

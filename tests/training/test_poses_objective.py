@@ -204,7 +204,7 @@ def test_a_step_with_the_objective_is_the_sum_of_both_losses(aligned: bool) -> N
     torch.testing.assert_close(both - alone, 2 * wanted.detach(), atol=1e-5, rtol=1e-4)
 
 
-def test_a_run_with_the_objective_logs_its_degrees(tmp_path: Path) -> None:
+def test_a_run_with_the_objective_logs_its_degrees(toys_folder: Path, tmp_path: Path) -> None:
     config = paper("toys-mini").changed(
         {
             "model": "resnet-20",
@@ -215,7 +215,7 @@ def test_a_run_with_the_objective_logs_its_degrees(tmp_path: Path) -> None:
             "evaluate_images": 100,
         }
     )
-    run = start_run(config, tmp_path / "run", None, Console(quiet=True))
+    run = start_run(config, tmp_path / "run", toys_folder, Console(quiet=True))
     entry = read_log(run.folder / "log.jsonl")[-1]
     assert 0 < entry["test_degrees"] < 180
 
@@ -224,10 +224,12 @@ def test_a_run_with_the_objective_logs_its_degrees(tmp_path: Path) -> None:
     ("changes", "words"),
     [({"model": "qcn"}, "qcn-rotor"), ({"model": "cnn-small"}, "qcn-rotor")],
 )
-def test_networks_without_quaternions_are_refused(tmp_path: Path, changes: dict[str, str], words: str) -> None:
+def test_networks_without_quaternions_are_refused(
+    toys_folder: Path, tmp_path: Path, changes: dict[str, str], words: str
+) -> None:
     config = paper("toys-mini").changed({"pose_weight": 1.0, **changes})
     with pytest.raises(QuatcapsError, match=words):
-        start_run(config, tmp_path / "run", None, Console(quiet=True))
+        start_run(config, tmp_path / "run", toys_folder, Console(quiet=True))
     assert not (tmp_path / "run").exists()
 
 

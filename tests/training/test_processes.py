@@ -32,18 +32,9 @@ SIZES = {"train": 44, "test": 31}
 ENVIRONMENT = os.environ | {"OMP_NUM_THREADS": "1"}
 
 
-def torchrun(folder: Path, *program: object) -> tuple[int, list[str]]:
-    """Runs a program as two processes: the exit status, and what each wrote."""
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
-    command += ["--redirects=3", f"--log-dir={folder}", *map(str, program)]
-    started = subprocess.run(command, capture_output=True, text=True, check=False, env=ENVIRONMENT)
-    logs = [sorted(folder.glob(f"*/attempt_0/{rank}/std*.log")) for rank in (0, 1)]
-    assert all(logs), started.stderr
-    return started.returncode, ["".join(path.read_text() for path in paths) for paths in logs]
-
-
 def forked(folder: Path, *arguments: object, **environment: str) -> tuple[int, list[str]]:
-    """The same of `join_processes.py`, which needs no torchrun."""
+    """Runs `join_processes.py`, which becomes two processes: the exit status, and what each wrote. torchrun itself
+    starts those of `quatcaps reproduce` in tests/paper."""
     command = [sys.executable, str(HERE / "join_processes.py"), str(folder), *map(str, arguments)]
     started = subprocess.run(command, capture_output=True, text=True, check=False, env=ENVIRONMENT | environment)
     assert (folder / "1.log").exists(), started.stderr
@@ -119,7 +110,7 @@ def noise(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def settings(noise: Path) -> list[object]:
     """Of a run of eleven steps in two epochs."""
     chosen = ["train", "--recipe", "small", "--dataset", noise, "--data-dir", noise.parent / "data", "--epochs", 2]
@@ -149,15 +140,17 @@ def assert_same_run(found: Path, wanted: Path) -> None:
 
 
 @pytest.fixture
-def one(settings: list[object], command: Callable, tmp_path: Path) -> Path:
-    """The run, trained by one process."""
-    outcome = command(*settings, "--output", tmp_path / "one")
-    assert outcome.code == 0, outcome.err
-    return tmp_path / "one"
+def one(settings: list[object], command: Callable, noise: Path) -> Path:
+    """The run, trained by one process, once for all tests."""
+    folder = noise.parent / "one"
+    if not folder.exists():
+        outcome = command(*settings, "--output", folder)
+        assert outcome.code == 0, outcome.err
+    return folder
 
 
 def test_a_run_of_two_processes_ends_as_one_of_one(one: Path, settings: list[object], tmp_path: Path) -> None:
-    code, written = torchrun(tmp_path / "logs", "-m", "quatcaps", *settings, "--output", tmp_path / "two")
+    code, written = forked(tmp_path, *settings, "--output", tmp_path / "two")
     assert code == 0, written
     assert_same_run(tmp_path / "two", one)
     assert "on cpu by 2 processes; run in" in written[0]

@@ -49,7 +49,7 @@ def run(function: str, centre: Tensor, tensors: dict[str, Tensor], settings: tup
     numbers = dict(zip(NUMBERS, (*settings[:4], LEAST_MASS, LEAST_VARIANCE, DAMPING), strict=True))
     addresses = {name: tensor.data_ptr() for name, tensor in tensors.items()}
     task = Task(**sizes, **numbers, **dict(zip(FLAGS, settings[4:], strict=True)), **addresses)
-    library = libraries.library(centre.dtype, dims, 1)  # poses as columns: only how many numbers they hold matters
+    library = libraries.m_step(centre.dtype, dims)
     share(getattr(library, function), task, tensors, images * parents * height * width // WORTH_A_THREAD)
 
 

@@ -23,5 +23,10 @@ def library(dtype: torch.dtype, rows: int, columns: int) -> ctypes.CDLL:
     return build.library(SOURCES, definitions(dtype, rows, columns))
 
 
+def m_step(dtype: torch.dtype, dims: int) -> ctypes.CDLL:
+    """The M-step alone, which depends on how many numbers a pose holds and not on their shape."""
+    return build.library(SOURCES, (*definitions(dtype, dims, 1), "M_STEP=1"))
+
+
 def definitions(dtype: torch.dtype, rows: int, columns: int) -> tuple[str, ...]:
     return f"IS_DOUBLE={int(dtype == torch.float64)}", f"ROWS={rows}", f"COLUMNS={columns}"

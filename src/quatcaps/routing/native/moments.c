@@ -26,7 +26,8 @@
  * repeat it with activation 0.
  *
  * Tensors are contiguous: poses (N, I, D, height, width), maps (offsets, I, J, C, C), parents (N, J, D, H, W). The
- * compiler is given IS_DOUBLE, 0 for float, and a pose's ROWS and COLUMNS.
+ * compiler is given IS_DOUBLE, 0 for float, a pose's ROWS and COLUMNS, and M_STEP for a library that has the M-step and
+ * nothing else.
  */
 #include <stdlib.h>
 
@@ -65,6 +66,10 @@ static int forward(Task *t, Forward *walk, integer size, integer besides)
     return 0;
 }
 
+#ifdef M_STEP
+int quatcaps_em_step(Task *t) { return forward(t, em_step, E, 0); }
+int quatcaps_em_step_backward(Task *t) { return forward(t, em_step_backward, E, 0); }
+#else
 static void over_image(const Task *t, integer image, ByChildren *walk, const Scratch *scratch, const Piece *piece)
 {
     EACH(number, scratch->blocks) {
@@ -102,5 +107,4 @@ int quatcaps_moments_backward(Task *t)
     return by_children(t, before, moments_backward, B + G + SOME_CHILDREN * D, 2 * SOME_CHILDREN);
 }
 int quatcaps_uniform_backward(Task *t) { return by_children(t, NULL, uniform_backward, U + SOME_CHILDREN * D, 0); }
-int quatcaps_em_step(Task *t) { return forward(t, em_step, E, 0); }
-int quatcaps_em_step_backward(Task *t) { return forward(t, em_step_backward, E, 0); }
+#endif
