@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from quatcaps.layers import ResidualBlock, convolution, inference, native, use_backend
+from quatcaps.layers.native import convolution as by_tiles
 from quatcaps.layers.residual import ResidualTrunk, residual_trunk
 
 pytestmark = pytest.mark.skipif(native.problem() is not None, reason=f"native {native.problem()}")
@@ -177,13 +178,39 @@ def test_who_watches_sees_everything(calls: list[int]) -> None:
     assert len(seen) == 3
 
 
-def test_a_convolution_by_matrix_products_is_the_same() -> None:
-    layer = convolution.Convolution(3, 5, 3, stride=2, padding=1)
-    images = torch.randn(2, 3, 7, 6, requires_grad=True)
-    wanted = nn.functional.conv2d(images.double(), layer.weight.double(), layer.bias.double(), 2, 1)  # type: ignore[union-attr]
-    torch.testing.assert_close(layer(images).double(), wanted, rtol=1e-5, atol=1e-5)
+def twice_differentiated(output: Tensor, leaves: list[Tensor]) -> list[Tensor]:
+    """The output, its gradients, and the gradients of those."""
+    grads = torch.autograd.grad(output.square().sum(), leaves, create_graph=True)
+    again = torch.autograd.grad(torch.stack([grad.square().sum() for grad in grads]).sum(), leaves)
+    return [found.detach() for found in (output, *grads, *again)]
+
+
+@pytest.mark.parametrize(
+    ("channels", "stride", "size", "tiles"),
+    [((3, 5), 2, (7, 6), False), ((16, 17), 1, (9, 6), True), ((17, 16), 1, (1, 4), True), ((3, 16), 1, (5, 5), False)],
+)
+def test_a_convolution_by_matrix_products_or_by_tiles_is_the_same(
+    channels: tuple[int, int], stride: int, size: tuple[int, int], tiles: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    torch.manual_seed(0)
+    layer, tiled = convolution.Convolution(*channels, 3, stride=stride, padding=1), []
+    convolve = by_tiles.convolution
+    monkeypatch.setattr(by_tiles, "convolution", lambda *given: tiled.append(len(given)) or convolve(*given))
+    images = torch.randn(2, channels[0], *size, requires_grad=True)
     leaves = [images, *layer.parameters()]
-    found = torch.autograd.grad(layer(images).square().sum(), leaves, create_graph=True)
-    for one, other in zip(found, torch.autograd.grad(wanted.square().sum(), leaves), strict=True):
-        torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-4)
-    assert all(grad is not None for grad in torch.autograd.grad(found[0].square().sum(), leaves)), "and its gradient"
+    doubles = [leaf.detach().double().requires_grad_() for leaf in leaves]
+    wanted = twice_differentiated(nn.functional.conv2d(doubles[0], doubles[1], doubles[2], stride, 1), doubles)
+    for one, other in zip(twice_differentiated(layer(images), leaves), wanted, strict=True):
+        assert float((one - other).abs().max() / other.abs().max()) < 2e-5
+    assert bool(tiled) == tiles
+
+
+@pytest.mark.parametrize("threads", [2, 3])
+def test_a_convolution_by_tiles_has_the_same_bits_for_any_number_of_threads(threads: int) -> None:
+    images, weight = torch.randn(5, 16, 9, 9), torch.randn(24, 16, 3, 3)
+    wanted, before = by_tiles.convolution(images, weight), torch.get_num_threads()
+    try:
+        torch.set_num_threads(threads)
+        assert torch.equal(by_tiles.convolution(images, weight), wanted)
+    finally:
+        torch.set_num_threads(before)

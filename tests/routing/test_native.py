@@ -141,6 +141,27 @@ def test_a_child_far_from_all_parents_is_still_shared(
     assert all(grad.isfinite().all() for grad in torch.autograd.grad(ours.second.sum(), [*children, *parents]))
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_a_position_far_from_its_children_leaves_the_bits_of_those_beside_it(dtype: torch.dtype) -> None:
+    """Exponentials are relative to the largest logit only where they would vanish."""
+    window = Window(2, 2)
+    children, near = layer(1, 3, window, 5, 3, (5, 11), dtype=dtype)
+    factor = torch.ones_like(near.precision)
+    factor[..., 1::3] = 1e3 if dtype == torch.float32 else 1e4
+    far = near._replace(precision=(near.precision * factor).detach().requires_grad_())
+    ours, plain = (bound(native, children, window).under(parents) for parents in (far, near))
+    beside = factor[:, :, 0] == 1
+    assert torch.equal(ours.mass[beside], plain.mass[beside])
+    leaves = [*children, *far]
+    grads = torch.autograd.grad(ours.mass.square().sum() + ours.second.square().sum(), leaves)
+    exact = [tensor.double() for tensor in children]
+    theirs = bound(reference, exact, window).under(Parents(*(tensor.double() for tensor in far)))
+    expected = torch.autograd.grad(theirs.mass.square().sum() + theirs.second.square().sum(), leaves)
+    for one, other in zip((*ours[1:], *grads), (*theirs[1:], *expected), strict=True):
+        error, size = (one - other).abs().amax(), other.abs().amax()
+        assert error < (2e-4 if dtype == torch.float32 else 1e-9) * size
+
+
 def test_an_offset_of_all_logits_costs_no_digits_and_one_of_a_position_counts() -> None:
     """Where all positions compete: a parent that is likelier than those elsewhere takes their children."""
     window = Window(2, 2)

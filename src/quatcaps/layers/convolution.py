@@ -1,4 +1,4 @@
-"""The convolutions of trunks and heads: PyTorch's, by the faster of its two ways where gradients are wanted on ARM."""
+"""The convolutions of trunks and heads: PyTorch's, but where gradients are wanted on ARM, by faster ways."""
 
 from __future__ import annotations
 
@@ -7,20 +7,30 @@ import platform
 import torch
 from torch import Tensor, nn
 
+from quatcaps.layers import native
+from quatcaps.layers.native import convolution as by_tiles
+
 ON_ARM = platform.machine() in ("aarch64", "arm64")
 
 
 class Convolution(nn.Conv2d):
     """`nn.Conv2d`. For a training step on an ARM CPU, PyTorch's own convolution by matrix products takes two thirds of
-    the time of oneDNN's, which PyTorch prefers (docs/performance.md)."""
+    the time of oneDNN's, which PyTorch prefers, and one of 3×3 by tiles, in C, half of that (docs/performance.md)."""
 
     def _conv_forward(self, input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
         if ON_ARM and torch.is_grad_enabled() and self.by_matrix_products(input, weight):
-            convolved: Tensor = torch.ops.aten.thnn_conv2d(
-                input, weight, self.kernel_size, bias, self.stride, self.padding
-            )
+            convolved: Tensor
+            if self.by_tiles(input, weight):
+                convolved = by_tiles.convolution(input, weight)
+                return convolved if bias is None else convolved + bias[:, None, None]
+            convolved = torch.ops.aten.thnn_conv2d(input, weight, self.kernel_size, bias, self.stride, self.padding)
             return convolved
         return super()._conv_forward(input, weight, bias)
+
+    def by_tiles(self, images: Tensor, weight: Tensor) -> bool:
+        """Whether the library in C knows this convolution, and is faster."""
+        window = (self.kernel_size, self.stride, self.padding) == ((3, 3), (1, 1), (1, 1))
+        return window and images.numel() > 0 and by_tiles.pays(weight) and native.problem() is None
 
     def by_matrix_products(self, images: Tensor, weight: Tensor) -> bool:
         """Whether the other way knows this convolution, in float32 on a CPU and in plain PyTorch."""

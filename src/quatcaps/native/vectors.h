@@ -49,35 +49,63 @@ INLINE vector larger(vector x, vector y)
 #endif
 }
 
+INLINE REAL least_lane(vector x)
+{
+#if defined(__aarch64__) && IS_DOUBLE
+    return vminvq_f64((float64x2_t)x);
+#elif defined(__aarch64__)
+    return vminvq_f32((float32x4_t)x);
+#else
+    REAL least = x[0];
+    EACH(lane, LANES) least = x[lane] < least ? x[lane] : least;
+    return least;
+#endif
+}
+
+typedef struct {
+    REAL lane[LANES];
+} __attribute__((aligned(BYTES), may_alias)) Constant;
+#define CONSTANT(x) {{[0 ... LANES - 1] = x}}
+
+/* x from memory, to be added to. On ARM a multiply-add overwrites its addend, and a copy between registers takes as long
+ * as a multiply-add, a load none of that time. `near`, any number at hand, keeps the compiler from loading it once. */
+INLINE vector again(const void *x, vector near)
+{
+#ifdef __aarch64__
+    vector sum;
+    __asm__("ldr %q0, %1" : "=w"(sum) : "m"(*(const vector *)x), "w"(near));
+    return sum;
+#else
+    (void)near;
+    return *(const vector *)x;
+#endif
+}
+
 /* 2^x for x <= 0; 0 at `least` and below. x = n + f with n whole and |f| <= 1/2; 2^f - 1 is a polynomial: in double its
- * Taylor series, in float one of least relative error, 2.4e-7 with all rounding, as a product, which takes fewer
- * instructions than Horner's rule where a multiply-add overwrites its addend. */
+ * Taylor series, in float one of least relative error, 1.8e-7 with all rounding. */
 INLINE vector power_of_two(vector x)
 {
-    static const double taylor[] = {1.3691488853904124e-12, 2.5678435993488196e-11, 4.4455382718708101e-10,
-                                    7.0549116208011209e-09, 1.0178086009239696e-07, 1.3215486790144305e-06,
-                                    1.5252733804059838e-05, 1.5403530393381606e-04, 1.3333558146428441e-03,
-                                    9.6181291076284769e-03, 5.5504108664821576e-02, 0.24022650695910069,
-                                    0.69314718055994529};
+#if IS_DOUBLE
+    enum { DEGREE = 13 };
+    static const Constant factor[DEGREE] = {
+        CONSTANT(1.3691488853904124e-12), CONSTANT(2.5678435993488196e-11), CONSTANT(4.4455382718708101e-10),
+        CONSTANT(7.0549116208011209e-09), CONSTANT(1.0178086009239696e-07), CONSTANT(1.3215486790144305e-06),
+        CONSTANT(1.5252733804059838e-05), CONSTANT(1.5403530393381606e-04), CONSTANT(1.3333558146428441e-03),
+        CONSTANT(9.6181291076284769e-03), CONSTANT(5.5504108664821576e-02), CONSTANT(0.24022650695910069),
+        CONSTANT(0.69314718055994529)};
+#else
+    enum { DEGREE = 5 };
+    static const Constant factor[DEGREE] = {CONSTANT(1.3211604e-3f), CONSTANT(9.671293e-3f), CONSTANT(0.055509f),
+                                            CONSTANT(0.24022253f), CONSTANT(0.6931469f)};
+#endif
     const REAL least = IS_DOUBLE ? -1023 : -127;
     const REAL whole = (IS_DOUBLE ? 6755399441055744.0 : 12582912.0) - least; /* added, it rounds: 1.5 * 2^(digits - 1),
                                                                    and with the bias of exponents it leaves those of 2^n */
     x = larger(x, all(least));
-    vector n = x + whole, f = x - (n - whole), power = (vector)((words)n << (IS_DOUBLE ? 52 : 23)), y;
-    if (IS_DOUBLE) {
-        y = all(taylor[0]);
-        for (int k = 1; k < 13; k++) y = y * f + (REAL)taylor[k];
-        y = y * f;
-    } else {
-        vector square = f * f;
-#ifdef __aarch64__
-        __asm__("" : "+w"(square)); /* one product for both sums */
-#endif
-        vector one = (square + (REAL)24.602005) + f * (REAL)-0.5121287;
-        vector other = (square + (REAL)21.240099) + f * (REAL)7.8032794;
-        y = (f * (REAL)1.3264727e-3) * (one * other);
-    }
-    return power + power * y;
+    vector n = x + whole, f = x - (n - whole), power = (vector)((words)n << (IS_DOUBLE ? 52 : 23));
+    vector y = again(factor, x);
+    FEW(k, DEGREE - 1) y = again(factor + k + 1, x) + y * f;
+    return power + power * (y * f);
 }
 
 /* log x for normal x > 0. x = m 2^n with m from 1/2^(1/2) to 2^(1/2), and log m = 2 (s + s^3/3 + s^5/5 + ...) with
@@ -100,9 +128,15 @@ INLINE void add_lanes(REAL *values, const vector *x, integer count)
 {
     integer k = 0;
 #if defined(__aarch64__) && !IS_DOUBLE
-    for (; k + 4 <= count; k += 4) {
-        const float32x4_t *four = (const float32x4_t *)x + k;
-        *(unaligned *)(values + k) += (vector)vpaddq_f32(vpaddq_f32(four[0], four[1]), vpaddq_f32(four[2], four[3]));
+    const float32x4_t *lanes = (const float32x4_t *)x, none = vdupq_n_f32(0);
+    _Pragma("GCC unroll 16") for (; k + 4 <= count; k += 4)
+        *(unaligned *)(values + k) += (vector)vpaddq_f32(vpaddq_f32(lanes[k], lanes[k + 1]),
+                                                         vpaddq_f32(lanes[k + 2], lanes[k + 3]));
+    if (k < count) {
+        const float32x4_t more = vpaddq_f32(lanes[k], k + 1 < count ? lanes[k + 1] : none);
+        const float32x4_t sums = vpaddq_f32(more, k + 2 < count ? vpaddq_f32(lanes[k + 2], none) : none);
+        FEW(lane, 3) if (k + lane < count) values[k + lane] += sums[lane];
+        return;
     }
 #endif
     for (; k < count; k++) EACH(lane, LANES) values[k] += x[k][lane];

@@ -33,7 +33,7 @@ typedef struct {
 typedef struct {
     integer image, first, count, wide;
     integer start[MOST_WIDE * P * LANES];
-    int contiguous[MOST_WIDE * P];
+    int contiguous[MOST_WIDE * P], plain[MOST_WIDE]; /* plain: both vectors of a pair, and all their lanes are positions */
 } Block;
 
 INLINE integer smaller(integer x, integer y) { return x < y ? x : y; }
@@ -60,6 +60,10 @@ static Block block_of(const Task *t, integer image, integer number, integer wide
     EACH(v, b.wide * P) {
         b.contiguous[v] = 1;
         EACH(lane, LANES) b.contiguous[v] &= b.start[v * LANES + lane] == b.start[v * LANES] + lane;
+    }
+    EACH(w, b.wide) {
+        b.plain[w] = (w + 1) * P * LANES <= b.count;
+        EACH(q, P) b.plain[w] &= b.contiguous[w * P + q];
     }
     return b;
 }
@@ -90,14 +94,14 @@ INLINE void scatter(REAL *plane, vector x, const Block *b, integer v)
 INLINE vector fetch(const REAL *values, const Block *b, integer v)
 {
     vector x;
-    if (lanes_of(b, v) == LANES) return *(const unaligned *)(values + v * LANES);
+    if ((v + 1) * LANES <= b->count) return *(const unaligned *)(values + v * LANES);
     EACH(lane, LANES) x[lane] = values[smaller(v * LANES + lane, b->count - 1)];
     return x;
 }
 
 INLINE void put(REAL *values, vector x, const Block *b, integer v)
 {
-    if (lanes_of(b, v) == LANES) *(unaligned *)(values + v * LANES) = x;
+    if ((v + 1) * LANES <= b->count) *(unaligned *)(values + v * LANES) = x;
     else EACH(lane, lanes_of(b, v)) values[v * LANES + lane] = x[lane];
 }
 
@@ -139,29 +143,44 @@ APART integer next_children(Child *child, integer most, integer number, integer 
 {
     integer types = end - first, count = smaller(most, places_of(t) * types - number);
     if (t->coordinates) count = smaller(count, types - number % types);
+    integer place = number / types, i = first + number % types;
+    integer row = place / t->across, column = place % t->across;
     EACH(k, count) {
-        integer place = (number + k) / types, i = first + (number + k) % types, in_window = place * t->children + i;
-        integer corner = place / t->across * t->width + place % t->across, in_all = b->image * t->children + i;
+        const integer in_window = place * t->children + i, corner = row * t->width + column;
+        const integer in_all = b->image * t->children + i;
         child[k].place = place;
         child[k].pose = in_all * D * area_of(t) + corner;
         child[k].activation = in_all * area_of(t) + corner;
         child[k].map = (t->shared ? i : in_window) * t->parents * CC;
         child[k].kept = in_window * 2 * RUN;
         child[k].maps = t->maps + child[k].map;
+        if (++i < end) continue;
+        i = first, place++;
+        if (++column == t->across) column = 0, row++;
     }
     return count;
+}
+
+/* Where the first position of each vector of a plain pair has the children of a plane. */
+INLINE unaligned *seen_by(const REAL *plane, const Block *b, integer w, integer q)
+{
+    return (unaligned *)(plane + b->start[(w * P + q) * LANES]);
 }
 
 /* u and a at a pair of vectors */
 INLINE void fetch_pose(vector *u, const Child *child, const Task *t, const Block *b, integer w)
 {
-    FEW(q, P) EACH(h, D) u[h * P + q] = gather(t->poses + child->pose + h * area_of(t), b, w * P + q);
+    const REAL *plane = t->poses + child->pose;
+    if (b->plain[w]) FEW(q, P) EACH(h, D) u[h * P + q] = *seen_by(plane + h * area_of(t), b, w, q);
+    else FEW(q, P) EACH(h, D) u[h * P + q] = gather(plane + h * area_of(t), b, w * P + q);
 }
 
 INLINE void fetch_activation(vector *a, const Child *child, const Task *t, const Block *b, integer w)
 {
-    FEW(q, P) {
-        a[q] = gather(t->activations + child->activation, b, w * P + q);
+    const REAL *plane = t->activations + child->activation;
+    if (b->plain[w]) FEW(q, P) a[q] = *seen_by(plane, b, w, q);
+    else FEW(q, P) {
+        a[q] = gather(plane, b, w * P + q);
         for (integer lane = lanes_of(b, w * P + q); lane < LANES; lane++) a[q][lane] = 0;
     }
 }
@@ -175,9 +194,13 @@ APART void fetch_child(vector *u, vector *a, const Child *child, const Task *t, 
 APART void scatter_child(const vector *du, const vector *da, const Child *child, const Task *t, const Block *b,
                          integer w)
 {
-    FEW(q, P) {
-        EACH(h, D) scatter(t->grad_poses + child->pose + h * area_of(t), du[h * P + q], b, w * P + q);
-        scatter(t->grad_activations + child->activation, da[q], b, w * P + q);
+    REAL *poses = t->grad_poses + child->pose, *activations = t->grad_activations + child->activation;
+    if (b->plain[w]) FEW(q, P) {
+        EACH(h, D) *seen_by(poses + h * area_of(t), b, w, q) += du[h * P + q];
+        *seen_by(activations, b, w, q) += da[q];
+    } else FEW(q, P) {
+        EACH(h, D) scatter(poses + h * area_of(t), du[h * P + q], b, w * P + q);
+        scatter(activations, da[q], b, w * P + q);
     }
 }
 

@@ -4,22 +4,29 @@
 /* ---- moments under given parents. Records: -m, p/2, c; S1, S2, S0 ---- */
 
 enum { F = 2 * D + 1 };
+static const REAL LEAST_TOTAL = IS_DOUBLE ? 0x1p-512 : 0x1p-64; /* of exponentials, that they keep their digits */
 
-/* d and l of a child to all parents, and the maximum of l */
+/* d and l of a child to one parent */
+INLINE void logit(vector *d, vector *l, const vector *parent, const REAL *map, const vector *u)
+{
+    FEW(q, P) l[q] = parent[2 * D * P + q];
+    EACH(r, R) {
+        vector x[C * P], scaled[C * P];
+        deviate(x, parent + r * C * P, map, u + r * C * P);
+        FEW(h, C * P) scaled[h] = parent[(D + r * C) * P + h] * x[h];
+        FEW(h, C * P) l[h % P] -= scaled[h] * x[h];
+        FEW(h, C * P) d[r * C * P + h] = x[h];
+    }
+}
+
+/* to all parents, and the maximum of l */
 APART void logits(vector *d, vector *l, vector *top, const vector *parent, const REAL *maps, const vector *u, integer J)
 {
     vector highest[P];
     FEW(q, P) highest[q] = all(-(REAL)__builtin_inf());
-    for (const vector *end = parent + J * F * P; parent < end; parent += F * P, maps += CC, l += P) {
-        vector sum[P], x[C * P], scaled[C * P];
-        FEW(q, P) sum[q] = parent[2 * D * P + q];
-        EACH(r, R) {
-            deviate(x, parent + r * C * P, maps, u + r * C * P);
-            FEW(h, C * P) scaled[h] = parent[(D + r * C) * P + h] * x[h];
-            FEW(h, C * P) sum[h % P] -= scaled[h] * x[h];
-            FEW(h, C * P) d[h] = x[h];
-            d += C * P;
-        }
+    for (const vector *end = parent + J * F * P; parent < end; parent += F * P, maps += CC, d += D * P, l += P) {
+        vector sum[P];
+        logit(d, sum, parent, maps, u);
         FEW(q, P) highest[q] = larger(highest[q], sum[q]);
         FEW(q, P) l[q] = sum[q];
     }
@@ -45,6 +52,60 @@ INLINE void raise(vector *l, vector *total, const vector *top, const vector *g, 
 }
 
 APART void exponentials(vector *l, vector *total, const vector *top, integer J) { raise(l, total, top, NULL, J); }
+
+/* d of a child to all parents, 2^l, and the sum of these over the parents. c <= 0, so l is too, and its maximum need
+ * not be known; where it is far below 0, `weigh_far` does it again. The exponential of one parent comes with the
+ * deviations of the next, or the vector units would wait for it. */
+INLINE void weigh_and_find(vector *d, vector *weight, vector *total, vector *highest, const vector *parent,
+                           const REAL *maps, const vector *u, integer J)
+{
+    vector sum[P], l[P], top[P];
+    FEW(q, P) sum[q] = all(0), l[q] = top[q] = all(-(REAL)__builtin_inf());
+    weight -= P;
+    EACH(j, J) {
+        vector e[P];
+        if (highest) FEW(q, P) top[q] = larger(top[q], l[q]);
+        FEW(q, P) e[q] = l[q];
+        logit(d, l, parent, maps, u);
+        FEW(q, P) e[q] = power_of_two(e[q]);
+        if (j) FEW(q, P) weight[q] = e[q];
+        FEW(q, P) sum[q] += e[q];
+        parent += F * P, maps += CC, weight += P, d += D * P;
+    }
+    FEW(q, P) weight[q] = power_of_two(l[q]), total[q] = sum[q] + weight[q];
+    if (highest) FEW(q, P) highest[q] = larger(top[q], l[q]);
+}
+
+APART void weigh(vector *d, vector *weight, vector *total, const vector *parents, const REAL *maps, const vector *u,
+                 integer J)
+{
+    weigh_and_find(d, weight, total, NULL, parents, maps, u, J);
+}
+
+/* and the maximum of l, which a backward wants: so that the share of a parent that has no rival is exactly 1 */
+APART void weigh_to_keep(vector *d, vector *weight, vector *total, vector *highest, const vector *parents,
+                         const REAL *maps, const vector *u, integer J)
+{
+    weigh_and_find(d, weight, total, highest, parents, maps, u, J);
+}
+
+/* The same where 2^l would be 0 for all parents, or next to it: there relative to the maximum of l. Elsewhere `top`
+ * becomes 0, and the numbers stay what they were, whatever is in the other lanes. */
+APART void weigh_far(vector *d, vector *weight, vector *total, vector *top, const vector *parents, const REAL *maps,
+                     const vector *u, integer J)
+{
+    const vector few = all(LEAST_TOTAL);
+    logits(d, weight, top, parents, maps, u, J);
+    FEW(q, P) top[q] = choose((words)(total[q] < few), top[q], all(0));
+    exponentials(weight, total, top, J);
+}
+
+INLINE int any_far(const vector *total)
+{
+    vector least = total[0];
+    FEW(q, P) least = -larger(-least, -total[q]);
+    return !(least_lane(least) >= LEAST_TOTAL);
+}
 
 /* Adds what some children give to a row of one parent's pose; a is theirs over their sum of exponentials. */
 APART void add_votes(vector *sum, const vector *d, const vector *weight, const vector *a, integer some, integer J,
@@ -98,7 +159,8 @@ static void moments(const Task *t, const Block *b, vector *scratch)
 {
     const integer J = t->parents, W = b->wide, count = places_of(t) * t->children;
     vector *parents = scratch, *sums = parents + J * W * F * P, *weight = sums + J * W * F * P;
-    vector *d = weight + MOST_CHILDREN * J * P, u[D * P], a[MOST_CHILDREN * P], top[P], total[P], everywhere[P];
+    vector *d = weight + MOST_CHILDREN * J * P, u[D * P], a[MOST_CHILDREN * P], top[MOST_CHILDREN * P];
+    vector total[MOST_CHILDREN * P], highest[MOST_CHILDREN * P], left[P];
     Child child[MOST_CHILDREN];
 
     fetch_gaussians(parents, t, b);
@@ -107,16 +169,32 @@ static void moments(const Task *t, const Block *b, vector *scratch)
         some = next_children(child, MOST_CHILDREN, number, 0, t->children, t, b);
         if (t->coordinates) move_parents(parents, F, t->centre, child->place, t, b);
         EACH(w, W) {
+            const vector *seen = parents + w * J * F * P;
             EACH(k, some) {
+                vector *to = d + k * J * D * P, *by = weight + k * J * P;
                 fetch_child(u, a + k * P, child + k, t, b, w);
-                logits(d + k * J * D * P, weight + k * J * P, top, parents + w * J * F * P, child[k].maps, u, J);
-                if (t->top) fetch_totals(top, everywhere, child + k, t, b, w);
-                exponentials(weight + k * J * P, total, top, J);
-                if (t->top) FEW(q, P) total[q] = everywhere[q];
-                FEW(q, P) a[k * P + q] /= total[q];
+                FEW(q, P) top[k * P + q] = all(0);
+                if (t->top) {
+                    logits(to, by, left, seen, child[k].maps, u, J);
+                    fetch_totals(top + k * P, total + k * P, child + k, t, b, w);
+                    exponentials(by, left, top + k * P, J);
+                } else if (t->kept) {
+                    weigh_to_keep(to, by, total + k * P, highest + k * P, seen, child[k].maps, u, J);
+                } else {
+                    weigh(to, by, total + k * P, seen, child[k].maps, u, J);
+                }
+            }
+            EACH(k, some) {
+                if (!t->top && any_far(total + k * P)) {
+                    fetch_pose(u, child + k, t, b, w);
+                    weigh_far(d + k * J * D * P, weight + k * J * P, total + k * P, top + k * P, seen, child[k].maps, u,
+                              J);
+                }
+                FEW(q, P) left[q] = 1 / total[k * P + q], a[k * P + q] *= left[q];
                 if (t->kept) FEW(q, P) {
                     unaligned *kept = (unaligned *)(kept_at(t, b, w) + child[k].kept) + q;
-                    kept[0] = top[q], kept[RUN / LANES] = 1 / total[q];
+                    kept[0] = highest[k * P + q];
+                    kept[RUN / LANES] = power_of_two(highest[k * P + q] - top[k * P + q]) / total[k * P + q];
                 }
             }
             EACH(j, J) EACH(r, R)

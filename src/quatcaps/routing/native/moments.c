@@ -78,6 +78,19 @@ static void over_image(const Task *t, integer image, ByChildren *walk, const Scr
     }
 }
 
+/* Makes the gradients of a piece's children 0, to be added to: by the thread that takes it, not by one for all. */
+static void clear(const Task *t, integer image, integer last, const Piece *piece)
+{
+    const integer types = piece->end - piece->first, of_type = t->parents * CC, number = sizeof(REAL);
+    for (; image < last; image++) {
+        const integer first = (image * t->children + piece->first) * area_of(t);
+        memset(t->grad_poses + first * D, 0, types * D * area_of(t) * number);
+        memset(t->grad_activations + first, 0, types * area_of(t) * number);
+    }
+    EACH(place, t->shared ? 1 : places_of(t))
+        memset(piece->grad_maps + (place * t->children + piece->first) * of_type, 0, types * of_type * number);
+}
+
 /* A piece is a group of images and a part of the child types: no two write to the same place, and no sum depends on
  * who takes which. `before`, where it is given, goes over an image before `walk` does. */
 static int by_children(Task *t, ByChildren *before, ByChildren *walk, integer size, integer besides)
@@ -89,6 +102,7 @@ static int by_children(Task *t, ByChildren *before, ByChildren *walk, integer si
         integer maps = (t->shared ? 1 : places_of(t)) * t->children * t->parents * CC;
         Piece piece = {part, t->children * part / t->parts, t->children * (part + 1) / t->parts,
                        t->grad_maps ? t->grad_maps + group * maps : NULL};
+        if (t->grad_maps) clear(t, t->images * group / t->groups, last, &piece);
         for (integer image = t->images * group / t->groups; image < last; image++) {
             if (before) over_image(t, image, before, &scratch, &piece);
             over_image(t, image, walk, &scratch, &piece);

@@ -7,10 +7,11 @@ Four operators, each with a fake kernel (shapes without numbers):
     moments                     children, parents → moments under these parents, and what the backward keeps
     moments_backward            gradients of these moments → those of children and parents
 
-The backward keeps, for each child in each window, the largest of its logits and the sum of its exponentials relative
-to that, from which its assignments follow; where all positions compete for a child, both of them for each child. There
-the moments come in two passes, and the caller has taken one offset away from all logits of an image. Window and
-competition travel as the numbers of `pack`; under uniform assignments the competition does not matter here.
+The backward keeps, for each child in each window, the largest of its logits and 1 over the sum of its exponentials
+relative to that, from which its assignments follow; where all positions compete for a child, the largest logit and the
+sum itself, for each child. There the moments come in two passes, and the caller has taken one offset away
+from all logits of an image. Window and competition travel as the numbers of `pack`; under uniform assignments the
+competition does not matter here.
 
 Letters of shapes: N images, I child types, B children in a window (places × child types), J parent types, D pose
 dimensions, H × W parent positions. All tensors are contiguous.
@@ -89,11 +90,11 @@ def compute_moments(*arguments: Any) -> tuple[Tensor, ...]:
 
 
 class GradChildren:
-    """Gradients that the library adds to; those of the maps once for each group of images."""
+    """Gradients that the library fills; those of the maps once for each group of images."""
 
     def __init__(self, poses: Tensor, activations: Tensor, maps: Tensor) -> None:
-        self.poses, self.activations = torch.zeros_like(poses), torch.zeros_like(activations)
-        self.maps = maps.new_zeros(division(*poses.shape[:2])[0], *maps.shape)
+        self.poses, self.activations = torch.empty_like(poses), torch.empty_like(activations)
+        self.maps = maps.new_empty(division(*poses.shape[:2])[0], *maps.shape)
 
     def tensors(self) -> dict[str, Tensor]:
         return {"grad_poses": self.poses, "grad_activations": self.activations, "grad_maps": self.maps}
