@@ -20,7 +20,7 @@ SETTINGS = {
     "input": f"{CHANNELS}×{SIDE}×{SIDE}",
     "classes": CLASSES,
     "dtype": "float32, but for convolutions where a row's precision says otherwise",
-    "train": "zero_grad, forward, spread loss, backward, AdamW (fused on CUDA)",
+    "train": "zero_grad, forward, spread loss, backward, AdamW (fused)",
     "forward": "evaluation mode, without gradients",
 }
 
@@ -45,7 +45,7 @@ def network_step(case: Case, device: torch.device, watch: Callable[[nn.Module], 
     labels = torch.randint(case.classes, (case.batch,), generator=generator).to(device)
     on_cuda = device.type == "cuda"
     optimiser = torch.optim.AdamW(
-        prepared.parameters(), lr=LEARNING_RATE, fused=on_cuda or None, capturable=on_cuda and case.graph
+        prepared.parameters(), lr=LEARNING_RATE, fused=True, capturable=on_cuda and case.graph
     )
 
     def train() -> None:

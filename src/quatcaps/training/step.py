@@ -186,11 +186,12 @@ class TrainingStep:
 
 
 def make_optimiser(network: nn.Module, config: TrainingConfig, device: torch.device) -> torch.optim.Adam:
-    """AdamW, or Adam with weight decay in the gradient; on a GPU in one kernel, with its rate and its counters on the
+    """AdamW, or Adam with weight decay in the gradient, by one kernel; on a GPU with its rate and its counters on the
     device, so that a graph can hold it."""
     kind = torch.optim.AdamW if config.weight_decay_as == "decoupled" else torch.optim.Adam
     if device.type != "cuda":
-        return kind(network.parameters(), lr=config.learning_rate, weight_decay=config.weight_decay)
+        fused = device.type == "cpu" or None
+        return kind(network.parameters(), lr=config.learning_rate, weight_decay=config.weight_decay, fused=fused)
     return kind(
         network.parameters(),
         lr=torch.tensor(config.learning_rate, device=device),
