@@ -303,17 +303,30 @@ def test_views_are_of_one_toy() -> None:
 def test_ctrl_c_stops_it(tmp_path: Path) -> None:
     command = [sys.executable, "-u", "-m", "quatcaps", "explore"]  # what is installed with the package
     process = subprocess.Popen(
-        [*command, "--port", "0", "--no-browser"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        [*command, "--port", "0", "--no-browser"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=heed_ctrl_c,
     )
-    assert process.stdout is not None
-    line = process.stdout.readline()
-    assert line.startswith("qcn-rotor-toys at http://127.0.0.1:")
-    port = int(line.split(":")[2].split("/")[0])
-    with socket.create_connection(("127.0.0.1", port)):
-        process.send_signal(signal.SIGINT)  # with a tab that is still open
-        out, err = process.communicate(timeout=60)
+    try:
+        assert process.stdout is not None
+        line = process.stdout.readline()
+        assert line.startswith("qcn-rotor-toys at http://127.0.0.1:")
+        port = int(line.split(":")[2].split("/")[0])
+        with socket.create_connection(("127.0.0.1", port)):
+            process.send_signal(signal.SIGINT)  # with a tab that is still open
+            out, err = process.communicate(timeout=60)
+    finally:
+        process.kill()
+        process.communicate()
     assert "Traceback" not in out + err
     assert process.returncode in (0, 130)
+
+
+def heed_ctrl_c() -> None:
+    """As in a terminal: what a shell starts in the background ignores Ctrl-C, and passes that on."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def test_export_is_bounded_and_whole_or_not_at_all(
