@@ -7,7 +7,8 @@ from typing import ClassVar
 
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+from torch.nn.modules.module import register_module_forward_hook
 
 from quatcaps.data.imageset import ImageSet
 from quatcaps.models import Network, build
@@ -68,12 +69,22 @@ def test_a_shape_that_comes_again_is_a_graph(graphs: type[Recorded], network: Ne
         assert (graphs.made, graphs.replayed) == (made, replayed)
 
 
-def test_who_watches_modules_sees_every_batch(graphs: type[Recorded], network: Network, noise_images: ImageSet) -> None:
+@pytest.mark.parametrize("all_modules", [False, True])
+def test_who_watches_modules_sees_every_batch(
+    all_modules: bool, graphs: type[Recorded], network: Network, noise_images: ImageSet
+) -> None:
     predictor, seen = capturing(network), []
     predictor(noise_images)
     del graphs.replayed[:]
-    network.get_submodule("primary").register_forward_hook(lambda module, given, made: seen.append(len(given[0])))
+    primary = network.get_submodule("primary")
+
+    def note(module: nn.Module, given: tuple[Tensor, ...], made: object) -> None:
+        if module is primary:
+            seen.append(len(given[0]))
+
+    hook = register_module_forward_hook(note) if all_modules else primary.register_forward_hook(note)
     predictor(noise_images)
+    hook.remove()
     assert seen == [16, 16, 16, 12]
     assert not graphs.replayed
 

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from quatcaps.accelerator import current
 from quatcaps.data.imageset import ImageSet
@@ -80,7 +80,7 @@ class Predictor:
             return self.forward_or_replay(pixels)
 
     def forward_or_replay(self, pixels: Tensor) -> Predictions:
-        if not self.may_capture or any(map(watched, self.network.modules())):
+        if not self.may_capture or seen_by_others(self.network):
             return self.forward(pixels)
         graph = self.graphs.get(pixels.shape)
         if graph is None and pixels.shape in self.graphs:
@@ -97,6 +97,11 @@ class Predictor:
         poses = getattr(outputs[0], "poses", None)
         activations = torch.stack([output.activations.float() for output in outputs]).mean(0)
         return Predictions(activations, None if poses is None else poses.float())
+
+
+def seen_by_others(network: Network) -> bool:
+    """Whether somebody is to be told what its modules do, which a graph does not tell."""
+    return nn.modules.module._has_any_global_hook() or any(map(watched, network.modules()))
 
 
 class Graph:
