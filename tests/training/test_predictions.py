@@ -83,8 +83,10 @@ def test_who_watches_modules_sees_every_batch(
             seen.append(len(given[0]))
 
     hook = register_module_forward_hook(note) if all_modules else primary.register_forward_hook(note)
-    predictor(noise_images)
-    hook.remove()
+    try:
+        predictor(noise_images)
+    finally:
+        hook.remove()
     assert seen == [16, 16, 16, 12]
     assert not graphs.replayed
 

@@ -101,7 +101,7 @@ class Predictor:
 
 def seen_by_others(network: Network) -> bool:
     """Whether somebody is to be told what its modules do, which a graph does not tell."""
-    return nn.modules.module._has_any_global_hook() or any(map(watched, network.modules()))
+    return bool(nn.modules.module._has_any_global_hook()) or any(map(watched, network.modules()))
 
 
 class Graph:
