@@ -29,7 +29,7 @@ from quatcaps.routing.triton.kernels import backward, em, forward, parts, vb
 from quatcaps.routing.triton.plan import Layer
 
 TARGET = GPUTarget("cuda", 90, 32)
-FLOATS = ("concentration", "prior_mean", "mean_weight", "scale", "freedom", "epsilon")
+FLOATS = ("limit", "concentration", "prior_mean", "mean_weight", "scale", "freedom", "epsilon")
 NUMBERS = (
     "positions", "per_program", "pixels", "splits", "small", "large", "rotors", "parents", "entries", "images", "tiles",
     "programs", "channels", "in_tile", "classes",
@@ -129,7 +129,7 @@ def check_rehearsal() -> None:
             network(torch.rand(2, 2, 32, 32)).activations.sum().backward()
         names = {kernel.function.__name__ for kernel in found}
         step = {"qcn-deep": {"m_step", "m_step_backward", "convolve", "rotor_matrix"}, "vb": {"vb_step"}}[model]
-        assert {"sum_moments", "add_maps", *step} <= names, names
+        assert {"sum_moments", "add_rows", *step} <= names, names
     JITFunction._do_compile = compile
     print("rehearsed")
 
@@ -194,9 +194,12 @@ def compile_small(layer: Layer) -> None:
     if layer.wide:
         compile_kernel(parts.fold_wide, {**of_layer, "TILE": 256, "num_warps": 2})
     else:
-        _, tiles = launch.tiles_of_pixels(100, layer)
+        _, tiles = launch.tiles_of_pixels(100, layer.children, layer.dims)
         compile_kernel(parts.pack_children, {**of_layer, **tiles})
         compile_kernel(parts.fold, {**of_layer, **tiles})
+        sizes = {"CHILDREN": layer.children, "DIMS": layer.dims, "PLANE": layer.height * layer.width, **tiles}
+        compile_kernel(parts.lay_children, sizes)
+        compile_kernel(parts.lay_children_backward, sizes)
 
 
 def compile_blocks() -> None:
@@ -250,7 +253,8 @@ if __name__ == "__main__":
     compile_kernel(backward.sum_children, {**alone, **launch.plan_children(quaternions, 1).options()})
     compile_kernel(losses.spread, {"WEIGHTED": True, "TILE": 128, "TILE_CLASSES": 16, "num_warps": 8})
     compile_kernel(parts.add_moments, {"TILE": 256})
-    compile_kernel(parts.add_maps, {"TILE": 64, "TILE_ROWS": 16})
+    compile_kernel(parts.add_rows, {"TILE": 64, "TILE_ROWS": 16})
+    compile_kernel(parts.add_rows, {"TILE": 32, **launch.FEW})
     for right in (False, True):
         compile_kernel(rotor.rotor_matrix, {"PARENTS": 16, "TILE": 256, "RIGHT": right})
         compile_kernel(rotor.rotor_matrix_backward, {"PARENTS": 16, "TILE": 256, "RIGHT": right})

@@ -15,9 +15,10 @@ from torch import Tensor
 from quatcaps import quaternion
 from quatcaps.poses import fused
 from quatcaps.routing import EM, VB, Moments, Window, em, vb
+from quatcaps.routing.moments import limited
 from quatcaps.routing.shapes import pack
+from quatcaps.routing.triton import children, operators, plan
 from quatcaps.routing.triton import em as em_fused
-from quatcaps.routing.triton import operators, plan
 from quatcaps.routing.triton import vb as vb_fused
 from quatcaps.routing.triton.layout import parents_first, positions_first
 
@@ -127,6 +128,43 @@ def test_m_step_of_equal_parents_with_no_logit() -> None:
     grads = torch.autograd.grad(sum(value.sum() for value in (*estimate.parents, estimate.activation)), tensors)
     assert torch.equal(estimate.activation, torch.full((1, 2, 1, 1), 0.5, device=DEVICE))
     assert all(torch.isfinite(grad).all() for grad in grads)
+
+
+@pytest.mark.parametrize("shape", [(2, 5, 3, 3, 2), (3, 40, 4, 5, 7), (1, 2, 4, 1, 3), (0, 2, 3, 2, 2)])
+def test_what_was_routed_as_children(shape: tuple[int, ...]) -> None:
+    """Within limits, and laid out as the next layer reads it; the gradient lies as the layer below reads that."""
+    generator = torch.Generator().manual_seed(1)
+    poses, activations = 2 * torch.randn(shape, generator=generator), torch.rand(shape[:2] + shape[3:])
+    if len(poses):
+        poses[0, 0, 0, 0, :5] = torch.tensor([1.5, -1.5, 1e30, -1e30, torch.nan])[: shape[-1]]
+    weights = torch.randn(shape, generator=generator), torch.randn(activations.shape, generator=generator)
+    results = []
+    for within in (children.within, limited):
+        routed = [parents_first(positions_first(values.to(DEVICE))).requires_grad_() for values in (poses, activations)]
+        laid = within(*routed, 1.5)
+        torch.autograd.backward(laid, [weight.to(DEVICE) for weight in weights])
+        results.append((*laid, *(values.grad for values in routed)))
+    assert all(values.is_contiguous() for values in results[0][:2])
+    assert all(positions_first(grad).data_ptr() == grad.data_ptr() for grad in results[0][2:])
+    for found, wanted in zip(*results, strict=True):
+        torch.testing.assert_close(found, wanted, rtol=0, atol=0, equal_nan=True)
+
+
+def test_children_that_lie_otherwise_are_not_laid_again() -> None:
+    poses, activations = torch.randn(2, 3, 3, 4, 4, device=DEVICE), torch.rand(2, 3, 4, 4, device=DEVICE)
+    assert children.within(poses, activations, 2.0)[1] is activations
+    matrices = parents_first(torch.randn(2, 4, 4, 16, 3, device=DEVICE))
+    assert children.within(matrices, activations, 2.0)[1] is activations, "wide ones"
+
+
+def test_one_gradient_alone_of_children() -> None:
+    sizes = (2, 4, 4, 3, 5), (2, 4, 4, 5)
+    routed = [parents_first(torch.rand(size, device=DEVICE)).requires_grad_() for size in sizes]
+    _, activations = children.within(*routed, 1.0)
+    activations.sum().backward()
+    assert routed[1].grad is not None
+    assert bool((routed[1].grad == 1).all())
+    assert routed[0].grad is None or not routed[0].grad.any()
 
 
 @pytest.mark.parametrize("right", [False, True])

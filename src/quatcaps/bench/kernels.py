@@ -26,12 +26,12 @@ OUR_KERNELS = {
     ),
     BACKWARD: (
         "sum_parents", "finish_parents", "sum_children", "sum_children_wide", "pack_uniform", "pack_children",
-        "add_maps", "fold", "fold_wide", "m_step_backward", "vb_step_backward", "rotor_matrix_backward",
+        "add_rows", "fold", "fold_wide", "m_step_backward", "vb_step_backward", "rotor_matrix_backward",
     ),
     CONVOLUTION: ("convolve",),
     GRADIENT: ("convolve_back", "sum_weights", "add_weights"),
     NORMALISATION: ("finish", "finish_back", "recall", "normalise", "normalise_back", "lay_back"),
-    LAYOUT: ("lay", "lay_weights"),
+    LAYOUT: ("lay", "lay_weights", "lay_children", "lay_children_backward"),
     OTHER: ("spread",),
 }  # fmt: skip
 """Our Triton kernels; a test holds the names against those that are launched."""

@@ -9,10 +9,11 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
+from torch import Tensor
 
 from quatcaps.errors import BackendWarning, unknown_name
 from quatcaps.routing import native, reference, triton
-from quatcaps.routing.moments import SummedVotes
+from quatcaps.routing.moments import SummedVotes, limited
 from quatcaps.routing.shapes import Shapes
 
 AUTO = "auto"
@@ -24,17 +25,19 @@ class Backend:
     """A way to compute moments.
 
     `bind(poses, activations, maps, shapes, iterations)` takes a layer's children and maps; `iterations` is how many the
-    routing means to run. `refuses` says why it cannot, in words that end a sentence, or None if it can.
+    routing means to run. `refuses` says why it cannot, in words that end a sentence, or None if it can. `within` is
+    `limited`, for children as a layer is given them.
     """
 
     bind: Callable[..., SummedVotes]
     refuses: Callable[[Shapes, torch.dtype, torch.device], str | None]
+    within: Callable[[Tensor, Tensor, float], tuple[Tensor, Tensor]] = limited
 
 
 BACKENDS: dict[str, Backend] = {
     REFERENCE: Backend(reference.bind, lambda shapes, dtype, device: None),
     "native": Backend(native.bind, native.refuses),
-    "triton": Backend(triton.bind, triton.refuses),
+    "triton": Backend(triton.bind, triton.refuses, triton.within),
 }
 """What can compute the sums over votes, by name; `auto` is the fastest of a device."""
 IN_PIECES = Backend(reference.bind_in_pieces, lambda shapes, dtype, device: None)

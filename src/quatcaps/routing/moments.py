@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import NamedTuple, Protocol, runtime_checkable
 
+import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
 
@@ -72,6 +73,11 @@ class SummedVotes(Protocol):
     def under(self, parents: Parents) -> Moments:
         """Moments under the assignments that these parents make."""
         ...
+
+
+def limited(poses: Tensor, activations: Tensor, limit: float) -> tuple[Tensor, Tensor]:
+    """Poses beyond ±limit as that, and activations as they are."""
+    return F.hardtanh(poses, -limit, limit), activations  # one gradient kernel, not five
 
 
 def not_negative(values: Tensor) -> Tensor:

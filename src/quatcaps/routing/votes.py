@@ -78,14 +78,10 @@ class Votes:
         if window.coordinates:
             check_coordinates(self.shapes.dims, self.shapes.columns)
         maps = maps if bounded else F.hardtanh(maps, -MAP_LIMIT, MAP_LIMIT)
-        self._children = (
-            F.hardtanh(poses, -POSE_LIMIT, POSE_LIMIT),
-            activations,
-            maps,
-        )  # one gradient kernel, not five
         self.backend, chosen = choose(backend, self.shapes, poses.dtype, poses.device)
         if self.backend != REFERENCE:
-            check_transforms(self.backend, *self._children)
+            check_transforms(self.backend, poses, activations, maps)
+        self._children = (*chosen.within(poses, activations, POSE_LIMIT), maps)
         given = maps if self.backend == "triton" else matrices(maps)
         self._sums = chosen.bind(*self._children[:2], given, self.shapes, iterations)
 

@@ -117,12 +117,14 @@ def block_back(grad: Tensor, kept: Kept, precision: str, wanted: bool) -> tuple[
 def first_alone(name: str, compute: Callable[..., tuple[Tensor | None, ...]]) -> Callable[..., Any]:
     """A backward that computes without recording. If gradients of gradients are recorded, taking one raises."""
 
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
-        with torch.no_grad(), current(grads[0].device):
-            found = compute(ctx, *grads)
+    def backward(ctx: Any, grad: Tensor | None, *rest: Any) -> tuple[Tensor | None, ...]:
+        if grad is None:
+            return (None,) * len(ctx.needs_input_grad)
+        with torch.no_grad(), current(grad.device):
+            found = compute(ctx, grad)
         if not torch.is_grad_enabled():
             return found
-        return tuple(each if each is None else _End.apply(name, each, grads[0]) for each in found)
+        return tuple(each if each is None else _End.apply(name, each, grad) for each in found)
 
     return backward
 
@@ -148,11 +150,12 @@ class Lay(torch.autograd.Function):
         laid = launch.lay(features, dtype)
         ctx.dtype = features.dtype
         ctx.mark_non_differentiable(laid.parts)
+        ctx.set_materialize_grads(False)
         return laid.values.permute(0, 3, 1, 2), laid.parts
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor, grad_parts: Tensor) -> tuple[Tensor, None]:
-        return grad.to(ctx.dtype), None
+    def backward(ctx: Any, grad: Tensor | None, grad_parts: None) -> tuple[Tensor | None, None]:
+        return None if grad is None else grad.to(ctx.dtype), None
 
 
 class Block(torch.autograd.Function):
@@ -164,10 +167,11 @@ class Block(torch.autograd.Function):
         ctx.save_for_backward(*kept[:2], *kept.norm1, *kept.norm2, *kept.laid)
         ctx.sizes, ctx.precision = (kept.first, kept.second), plan.precision
         ctx.mark_non_differentiable(made.parts)
+        ctx.set_materialize_grads(False)
         return made.values.permute(0, 3, 1, 2), made.parts
 
     @staticmethod
-    def compute(ctx: Any, grad_out: Tensor, grad_parts: Tensor) -> tuple[Tensor | None, ...]:
+    def compute(ctx: Any, grad_out: Tensor) -> tuple[Tensor | None, ...]:
         source, middle, *vectors = ctx.saved_tensors[:6]
         norms = Normalisation(*vectors[:2]), Normalisation(*vectors[2:])
         kept = Kept(source, middle, *norms, list(ctx.saved_tensors[6:]), *ctx.sizes)
@@ -216,6 +220,7 @@ class Head(torch.autograd.Function):
         out, kept = head(features.permute(0, 2, 3, 1), HeadWeights(*weights), running, precision, True)
         ctx.save_for_backward(kept.source, kept.made, *kept.norm, kept.laid)
         ctx.sizes, ctx.precision = kept.sizes, precision
+        ctx.set_materialize_grads(False)
         return out
 
     @staticmethod

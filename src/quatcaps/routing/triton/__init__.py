@@ -9,8 +9,11 @@ from quatcaps.accelerator import unavailable
 from quatcaps.routing.moments import Moments, Parents
 from quatcaps.routing.shapes import Shapes, matrices, pack
 from quatcaps.routing.triton import operators
+from quatcaps.routing.triton.children import within
 from quatcaps.routing.triton.layout import as_children, as_maps, laid_children, laid_maps
 from quatcaps.routing.triton.plan import MOST_NARROW
+
+__all__ = ["FusedVotes", "bind", "refuses", "within"]
 
 MOST_PARENTS, MOST_DIMS, MOST_COLUMNS = 1024, 16, 4
 MOST_SHARED = 4

@@ -12,6 +12,7 @@ from torch import Tensor
 from quatcaps.operators import operator
 from quatcaps.routing.m_step import GRADS, MOMENTS, SETTINGS, by_operator
 from quatcaps.routing.moments import LEAST_MASS
+from quatcaps.routing.triton.launch import add_rows
 from quatcaps.routing.triton.layout import empty_parents, parents_first, positions_first
 from quatcaps.routing.triton.plan import power_of_two
 
@@ -75,7 +76,7 @@ def compute_backward(*arguments: Any) -> tuple[Tensor, ...]:
         **tiling,
     )
     by_centre = parents_first(grad_centre) if compiled["DAMPED"] else grad_centre
-    return by_centre, *(parents_first(values) for values in found), grad_betas.sum(0)
+    return by_centre, *(parents_first(values) for values in found), add_rows(grad_betas, s0.new_empty(2, s0.shape[-1]))
 
 
 def cut(by_parent: Tensor, by_dim: Tensor) -> tuple[int, dict[str, int]]:

@@ -26,6 +26,8 @@ BOTH, TOTALS, SUMS = 0, 1, 2
 """What a pass finds, as in kernels/forward.py."""
 TILE = 256
 """Numbers that a program of the small kernels takes."""
+FEW = {"TILE_ROWS": 128, "num_warps": 8}
+"""How `add_rows` is cut where there are few programs."""
 
 
 class Children(NamedTuple):
@@ -241,15 +243,24 @@ def children_backward(
         UNIFORM=even is not None,
         **cut.options(),
     )
-    grad_maps = torch.empty_like(maps)
-    block, rows = 64, sums.numel() // grad_maps.numel()
-    parts.add_maps[(math.ceil(grad_maps.numel() / block),)](
-        sums, grad_maps, rows, grad_maps.numel(), TILE=block, TILE_ROWS=16, num_warps=4
-    )
+    grad_maps = add_rows(sums, torch.empty_like(maps))
     grad_poses, grad_activations = torch.empty_like(poses), torch.empty_like(activations)
     fold(buffer, grad_poses, grad_activations, layer)
     grad_children = (as_children(grad, layer.wide) for grad in (grad_poses, grad_activations))
     return *grad_children, as_maps(grad_maps, layer.wide)  # type: ignore[return-value]
+
+
+def add_rows(rows: Tensor, total: Tensor) -> Tensor:
+    """The sum of rows that each have the size of `total`, put there. Few programs take many rows at once, as they have
+    to wait for each in turn."""
+    from quatcaps.routing.triton.kernels import parts
+
+    entries = total.numel()
+    tile = min(64, power_of_two(entries))
+    programs = math.ceil(entries / tile)
+    cut = {"TILE": tile, "TILE_ROWS": 16, "num_warps": 4} if programs > 16 else FEW | {"TILE": tile}
+    parts.add_rows[(programs,)](rows, total, rows.numel() // entries, entries, **cut)
+    return total
 
 
 def packed(poses: Tensor, activations: Tensor, layer: Layer) -> Tensor:
@@ -258,7 +269,7 @@ def packed(poses: Tensor, activations: Tensor, layer: Layer) -> Tensor:
 
     pixels = layer.images * layer.height * layer.width
     side_by_side = poses.new_empty(pixels, layer.dims + 1, layer.children)
-    grid, tiles = tiles_of_pixels(pixels, layer)
+    grid, tiles = tiles_of_pixels(pixels, layer.children, layer.dims)
     parts.pack_children[grid](poses, activations, side_by_side, pixels, LAYER=layer.sizes, **tiles)
     return side_by_side
 
@@ -272,14 +283,14 @@ def fold(buffer: Tensor, grad_poses: Tensor, grad_activations: Tensor, layer: La
         grid = (pixels, math.ceil(layer.children * (layer.dims + 1) / TILE))
         parts.fold_wide[grid](buffer, grad_poses, grad_activations, LAYER=layer.sizes, TILE=TILE, num_warps=2)
         return
-    tiled, tiles = tiles_of_pixels(pixels, layer)
+    tiled, tiles = tiles_of_pixels(pixels, layer.children, layer.dims)
     parts.fold[tiled](buffer, grad_poses, grad_activations, pixels, LAYER=layer.sizes, **tiles)
 
 
-def tiles_of_pixels(pixels: int, layer: Layer) -> tuple[tuple[int, int, int], dict[str, int]]:
+def tiles_of_pixels(pixels: int, children: int, dims: int) -> tuple[tuple[int, int, int], dict[str, int]]:
     """[pixels × child types], once for each number of a narrow pose and once for the activation."""
-    tile, tile_children = 16, min(32, power_of_two(layer.children))
-    grid = (math.ceil(pixels / tile), math.ceil(layer.children / tile_children), layer.dims + 1)
+    tile, tile_children = 16, min(32, power_of_two(children))
+    grid = (math.ceil(pixels / tile), math.ceil(children / tile_children), dims + 1)
     return grid, {"TILE": tile, "TILE_CHILDREN": tile_children, "num_warps": 1}
 
 

@@ -11,7 +11,12 @@ def positions_first(values: Tensor) -> Tensor:
     Parents lie in memory this way: the parents of a position are neighbours. What the operators return is laid out so
     behind the usual shape, elementwise operations keep it, and so this is most often no copy.
     """
-    return values.movedim((-2, -1), (1, 2)).transpose(3, -1).contiguous()
+    return turned(values).contiguous()
+
+
+def turned(values: Tensor) -> Tensor:
+    """`positions_first` as a view, which is contiguous where values lie so in memory."""
+    return values.movedim((-2, -1), (1, 2)).transpose(3, -1)
 
 
 def parents_first(values: Tensor) -> Tensor:

@@ -175,11 +175,14 @@ def keep_moments(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) 
     mass, first, _, log_total = output
     ctx.save_for_backward(*children_and_parents, mass, first, log_total)
     ctx.mark_non_differentiable(log_total)
+    ctx.set_materialize_grads(False)  # or one would be made for log_total, the largest of all
 
 
-def differentiate_moments(ctx: Any, *grads: Tensor) -> tuple[Any, ...]:
+def differentiate_moments(ctx: Any, *grads: Tensor | None) -> tuple[Any, ...]:
     saved = ctx.saved_tensors
-    *parents, known, grad_activation = parents_backward(*grads[:3], *saved, ctx.layer)
+    if all(grad is None for grad in grads):
+        return None, None, None, None, None, None, None, None, None
+    *parents, known, grad_activation = parents_backward(*filled(saved[3], list(grads[:3]))[1:], *saved, ctx.layer)
     left = [known, saved[-1], grad_activation]
     if ctx.hands_over:
         return None, None, None, *parents, left, None, None

@@ -194,22 +194,23 @@ def pack_uniform(
 
 
 @triton.jit
-def add_maps(
-    parts,  # (split × place, i × column × column × j), or (split, place × i × column × column × j)
-    grad_maps,  # one row of it
+def add_rows(
+    parts,  # (row, entry)
+    total,  # (entry)
     rows,
     entries,
     TILE: tl.constexpr,
     TILE_ROWS: tl.constexpr,
 ):
-    """The sum of the gradients of maps over splits, and over places where these share maps."""
+    """The sum of all rows: of the gradients of maps over splits, and over places where these share maps; of the
+    gradients of β over tiles."""
     e = tl.program_id(0) * TILE + tl.arange(0, TILE)
     row = tl.arange(0, TILE_ROWS)
-    total = tl.zeros([TILE_ROWS, TILE], tl.float32)
+    sums = tl.zeros([TILE_ROWS, TILE], tl.float32)
     for start in range(0, rows, TILE_ROWS):
         place = (start + row).to(tl.int64)[:, None] * entries + e[None, :]
-        total += tl.load(parts + place, mask=(start + row < rows)[:, None] & (e < entries)[None, :], other=0.0)
-    tl.store(grad_maps + e, tl.sum(total, 0), mask=e < entries)
+        sums += tl.load(parts + place, mask=(start + row < rows)[:, None] & (e < entries)[None, :], other=0.0)
+    tl.store(total + e, tl.sum(sums, 0), mask=e < entries)
 
 
 @triton.jit
@@ -262,6 +263,70 @@ def window_with(ky, kx, image, y, x, LAYER: tl.constexpr):
     seen = (top >= 0) & (left >= 0) & (row < LAYER.GRID_HEIGHT) & (column < LAYER.GRID_WIDTH)
     seen &= (row * LAYER.STRIDE == top) & (column * LAYER.STRIDE == left)
     return tl.cast((image * LAYER.GRID_HEIGHT + row) * LAYER.GRID_WIDTH + column, tl.int64), seen
+
+
+@triton.jit
+def lay_children(
+    poses,  # (n, y, x, h, i)
+    activations,  # (n, y, x, i)
+    laid_poses,  # (n, i, h, y, x)
+    laid_activations,  # (n, i, y, x)
+    pixels,
+    limit,
+    CHILDREN: tl.constexpr,
+    DIMS: tl.constexpr,
+    PLANE: tl.constexpr,
+    TILE: tl.constexpr,
+    TILE_CHILDREN: tl.constexpr,
+):
+    """Parents as the narrow children of the next layer, their poses within ±limit."""
+    pixel = tl.program_id(0) * TILE + tl.arange(0, TILE)
+    i = tl.program_id(1) * TILE_CHILDREN + tl.arange(0, TILE_CHILDREN)
+    h = tl.program_id(2)
+    mask = (pixel < pixels)[:, None] & (i < CHILDREN)[None, :]
+    routed = pixel.to(tl.int64)[:, None] * CHILDREN
+    channel = (pixel // PLANE).to(tl.int64)[:, None] * CHILDREN + i[None, :]
+    within = (pixel % PLANE)[:, None]
+    if h < DIMS:
+        values = tl.load(poses + routed * DIMS + h * CHILDREN + i[None, :], mask=mask, other=0.0)
+        values = tl.where(values > limit, limit, tl.where(values < -limit, -limit, values))
+        tl.store(laid_poses + (channel * DIMS + h) * PLANE + within, values, mask=mask)
+    else:
+        values = tl.load(activations + routed + i[None, :], mask=mask, other=0.0)
+        tl.store(laid_activations + channel * PLANE + within, values, mask=mask)
+
+
+@triton.jit
+def lay_children_backward(
+    grad_laid_poses,  # (n, i, h, y, x)
+    grad_laid_activations,  # (n, i, y, x)
+    poses,  # (n, y, x, h, i)
+    grad_poses,  # (n, y, x, h, i)
+    grad_activations,  # (n, y, x, i)
+    pixels,
+    limit,
+    CHILDREN: tl.constexpr,
+    DIMS: tl.constexpr,
+    PLANE: tl.constexpr,
+    TILE: tl.constexpr,
+    TILE_CHILDREN: tl.constexpr,
+):
+    """The way back: nothing for a number at its limit or beyond."""
+    pixel = tl.program_id(0) * TILE + tl.arange(0, TILE)
+    i = tl.program_id(1) * TILE_CHILDREN + tl.arange(0, TILE_CHILDREN)
+    h = tl.program_id(2)
+    mask = (pixel < pixels)[:, None] & (i < CHILDREN)[None, :]
+    routed = pixel.to(tl.int64)[:, None] * CHILDREN
+    channel = (pixel // PLANE).to(tl.int64)[:, None] * CHILDREN + i[None, :]
+    within = (pixel % PLANE)[:, None]
+    if h < DIMS:
+        place = routed * DIMS + h * CHILDREN + i[None, :]
+        values = tl.load(poses + place, mask=mask, other=0.0)
+        grad = tl.load(grad_laid_poses + (channel * DIMS + h) * PLANE + within, mask=mask, other=0.0)
+        tl.store(grad_poses + place, tl.where((values >= limit) | (values <= -limit), 0.0, grad), mask=mask)
+    else:
+        grad = tl.load(grad_laid_activations + channel * PLANE + within, mask=mask, other=0.0)
+        tl.store(grad_activations + routed + i[None, :], grad, mask=mask)
 
 
 @triton.jit
