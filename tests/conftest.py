@@ -15,7 +15,9 @@ import pytest
 import torch
 from jaxtyping._import_hook import _JaxtypingFinder
 
-import quick_checks  # noqa: F401 - before what it checks
+if find_spec("beartype"):
+    import quick_checks  # noqa: F401 - before what it checks
+
 from quatcaps import cli, data
 from quatcaps.data.imageset import ImageSet
 from quatcaps.report import canvas

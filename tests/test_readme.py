@@ -73,9 +73,20 @@ def results_section() -> list[str]:
 
 
 def test_the_readme_shows_rows_of_table_2() -> None:
-    shown = rows(README[README.index("## Results") :])
+    shown = rows(README[README.index("## Results") : README.index("New viewpoints are")])
     assert len(shown) >= 4
     assert [row for row in shown if row not in rows(results_section()[0])] == []
+
+
+def test_the_readme_shows_evidence_of_new_viewpoints() -> None:
+    _, *shown = rows(README[README.index("New viewpoints are") :])
+    azimuth, elevation = (RESULTS / "evidence.md").read_text(encoding="utf-8").split("strict: error at the end")[1:3]
+    columns = [{row[0]: row for row in rows(text.replace("\\", ""))} for text in (azimuth, elevation)]
+    assert len(shown) == 5
+    for system, *cells in shown:
+        by_azimuth, by_elevation = (column[system] for column in columns)
+        assert cells == [by_azimuth[1], by_azimuth[4], by_elevation[4]], system
+        assert by_azimuth[2] == by_elevation[2] == "10"
 
 
 @pytest.mark.parametrize(("part", "table"), [(0, "table2"), (2, "table3")])

@@ -14,6 +14,8 @@ from matplotlib.figure import Figure
 
 from pictures import legend_of, smallest_letters
 from quatcaps.paper.collection import Entry, collect
+from quatcaps.paper.evidence_figures import measured
+from quatcaps.paper.evidence_lines import compared
 from quatcaps.paper.figures import draw
 from quatcaps.paper.rows import ROWS, TABLES
 from quatcaps.report.intervals import of_mean
@@ -53,6 +55,15 @@ def test_there_is_a_file_for_each_picture(drawn: dict[str, Figure]) -> None:
         assert (RESULTS / f"{name}.png").stat().st_size < 200_000
     for name in ("ablation", "poses"):
         assert len(drawn[name].axes) >= 3
+
+
+def test_an_experiment_of_one_system_has_no_panel() -> None:
+    """There is nothing to compare."""
+    keys = ("azimuth-strict/qcn/best", "azimuth-strict/cnn", "smallnorb/qcn/best", "smallnorb/cnn")
+    entries = [Entry(ROWS[f"evidence-{key}"], (made_up(ROWS[f"evidence-{key}"]),)) for key in keys[:3]]
+    lines = compared([*entries, Entry(ROWS[f"evidence-{keys[3]}"])])
+    assert [*measured(lines)] == ["azimuth-strict"]
+    assert measured(compared(entries[2:])).keys() == lines.keys(), "what is to come, where nothing can be compared"
 
 
 def test_letters_can_be_read_at_the_width_of_a_page(drawn: dict[str, Figure]) -> None:

@@ -45,9 +45,9 @@ def draw_evidence(entries: Sequence[Entry], path: Path) -> None:
 
 
 def measured(lines: Lines) -> Lines:
-    """The experiments and systems that have a run; all of them where none has."""
+    """The experiments in which two systems or more have a run, and these systems; where there is none, all."""
     found = {name: [line for line in members if line.samples] for name, members in lines.items()}
-    return {name: members for name, members in found.items() if members} or lines
+    return {name: members for name, members in found.items() if len(members) > 1} or lines
 
 
 def _draw_on_toys(

@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from quatcaps.paper.collection import Entry
 
-FACTORS = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
+FACTORS = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0)
 """Of a system's default rate. Those from a half to twice are tried first, then the neighbours of the best, until it has
 been held against both."""
 CHOSEN: Mapping[str, float] = {
     "azimuth-strict/qcn/best": 8.0,
-    "azimuth-strict/qcn-rotor": 2.0,
-    "azimuth-strict/resnet-153k": 2.0,
+    "azimuth-strict/qcn-rotor": 1.0,
+    "azimuth-strict/resnet-153k": 4.0,
     "azimuth-strict/resnet-272k": 4.0,
-    "azimuth-strict/cnn": 0.5,
+    "azimuth-strict/cnn": 1.0,
 }
 """The factor by `EXPERIMENT/SYSTEM`: the one that `choice` finds in the records of
 `runs/rates-EXPERIMENT/SYSTEM/`. A system that is not listed has its default rate, and no search has chosen
