@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from quatcaps import weights
+from quatcaps.paper import seconds
 from quatcaps.paper.collection import Entry, collect, outdated
 from quatcaps.paper.evidence_lines import searches
 from quatcaps.paper.evidence_rates import CHOSEN, choice
@@ -18,6 +19,7 @@ from quatcaps.paper.record import read_record
 from quatcaps.paper.render import document
 from quatcaps.paper.rows import ROWS, TABLES
 from quatcaps.paper.tables import page
+from quatcaps.paper.to_error import Request
 from quatcaps.paper.viewpoint_tables import MEASURED
 
 RESULTS = Path(__file__).parents[1] / "results"
@@ -32,8 +34,25 @@ def entries() -> list[Entry]:
 
 def test_records_have_the_settings_of_their_rows(entries: list[Entry]) -> None:
     own = [record for entry in entries for record in entry.records if record.key == entry.row.key]
-    assert len(own) == len(list((RESULTS / "runs").rglob("*.json"))) > 0
+    short = list((RESULTS / "runs").glob("to-error*/**/*.json"))
+    assert len(own) == len(list((RESULTS / "runs").rglob("*.json"))) - len(short) > 0
     assert outdated(entries) == []
+
+
+@pytest.mark.parametrize("validation", [None, 0.1])
+def test_short_runs_are_told_as_they_were_recorded(
+    validation: float | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(seconds, "seconds_figure", lambda entries, path: None)
+    request = Request(validation=validation, output=RESULTS)
+    found, problems = collect(request.with_recorded([]), RESULTS)
+    assert problems == outdated(found) == []
+    records = [record for entry in found for record in entry.records]
+    assert len(records) == len(list((RESULTS / "runs" / request.name).rglob("*.json"))) > 0
+    seconds.write(request.name, found, tmp_path)
+    for ending in ("md", "csv"):
+        name = f"{request.name}.{ending}"
+        assert (tmp_path / name).read_text(encoding="utf-8") == (RESULTS / name).read_text(encoding="utf-8")
 
 
 def test_as_many_settings_were_measured_on_pooled_images_as_table_1_says() -> None:

@@ -199,6 +199,23 @@ def test_the_picture_has_every_seed_and_the_papers_line(
     assert smallest_letters(figure) >= 11
 
 
+def test_earlier_requests_stay_in_the_table(tmp_path: Path, command: Callable) -> None:
+    """Of other datasets, and of other settings; nothing has to be trained, so a CPU will do."""
+    for request in (Request(("mnist",)), Request(("smallnorb",)), Request(("svhn",), validation=0.2)):
+        for row in request.rows():
+            leave(tmp_path, short_run(row, 0, 1.0))
+    for row in Request(("cifar10",), validation=0.1, tried=("epochs=5,9", "precision=bf16")).rows():
+        leave(tmp_path, short_run(row, 0, 12.0))
+    (tmp_path / "runs/to-error-held-out/cifar10/notes=of,mine").mkdir()
+    asked = ("bench", "--to-error", "--seeds", 1, "--device", "cpu", "--output", tmp_path)
+    assert command(*asked, "--dataset", "mnist").code == 0
+    assert command(*asked, "--dataset", "svhn", "--validation", 0.2).code == 0
+    first, second = ((tmp_path / f"{name}.csv").read_text().splitlines() for name in ("to-error", "to-error-held-out"))
+    assert [line.split(",")[0] for line in first[1:]] == ["smallnorb", "mnist"]
+    assert [line.split(",")[0] for line in second[1:]] == ["svhn", "cifar10", "cifar10"]
+    assert command(*asked, "--dataset", "fashionmnist").code == 1, "which is yet to be trained"
+
+
 def test_held_out_settings_stand_in_the_order_of_their_errors(tmp_path: Path) -> None:
     rows = Request(("mnist", "smallnorb"), validation=0.1, tried=("epochs=5,9",)).rows()
     for row, percent in zip(rows, (0.5, 0.4, 6.0, 5.0), strict=True):

@@ -3,6 +3,7 @@ on held-out images, with other settings beside it, to choose the recipe by."""
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -18,11 +19,12 @@ from quatcaps.paper.ablation import FOLDS
 from quatcaps.paper.collection import collect
 from quatcaps.paper.miniature import quick
 from quatcaps.paper.recipes import fast
+from quatcaps.paper.record import read_record
 from quatcaps.paper.reproduce import tell
 from quatcaps.paper.row import Row, whole
 from quatcaps.paper.rows import DATASETS, PUBLISHED
 from quatcaps.paper.stopping import stopping_after
-from quatcaps.paper.work import Place, Summary, in_order, perform
+from quatcaps.paper.work import DONE, Place, Summary, in_order, perform, state
 from quatcaps.training.config import TrainingConfig
 from quatcaps.training.loop import RunInterruptedError
 from quatcaps.training.processes import check_alone
@@ -32,6 +34,8 @@ NAME, HELD_OUT = "to-error", "to-error-held-out"
 """Of the tables and of the folders of records, on test images and on held-out ones."""
 FIXED = ("dataset", "seed", "data_seed", "validation", "test", "device")
 """Settings that are not to be tried: the command has its own word for them."""
+RECIPE = "recipe"
+"""The folder of held-out runs that change nothing."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -84,13 +88,36 @@ class Request:
             row.config(0)  # which raises where a setting is not to be had
         return [quick(row) for row in rows] if self.quick else rows
 
+    def with_recorded(self, rows: Sequence[Row]) -> list[Row]:
+        """These rows, and those of earlier requests of this kind with records in the same folder, by dataset."""
+        known = {row.key: row for row in rows}
+        for folder in () if self.quick else sorted((self.output / "runs" / self.name).glob("*/" * self.depth)):
+            with contextlib.suppress(QuatcapsError):  # what is none of ours
+                row = self.row_of(folder)
+                known.setdefault(row.key, row)
+        return sorted(known.values(), key=lambda row: DATASETS.index(row.dataset))
+
+    @property
+    def depth(self) -> int:
+        """Of a row's folder in that of all: a folder for a dataset, and one in it for settings that are tried."""
+        return 1 if self.validation is None else 2
+
+    def row_of(self, folder: Path) -> Row:
+        """The row whose records a folder holds."""
+        if self.validation is None:
+            return dataclasses.replace(self, datasets=(folder.name,)).rows()[0]
+        settings = () if folder.name == RECIPE else tuple(folder.name.split(","))
+        record = read_record(min(folder.glob("seed-*.json"), default=folder / "seed-0.json"))
+        part = dataclasses.replace(self, validation=record.config.validation or None, tried=settings)
+        return dataclasses.replace(part, datasets=(folder.parent.name,)).rows()[0]
+
     def row(self, dataset: str, changes: Mapping[str, Any]) -> Row:
         held_out: dict[str, Any] = {}
         if self.validation is not None:
             held_out = {"validation": self.validation, "test": False}
         words = ",".join(f"{name}={value}" for name, value in changes.items())
         return Row(
-            key=f"{self.name}/{dataset}" + (f"/{words or 'recipe'}" if held_out else ""),
+            key=f"{self.name}/{dataset}" + (f"/{words or RECIPE}" if held_out else ""),
             tables=(self.name,),
             system=words.replace(",", ", ") or "fast",
             recipe="fast",
@@ -138,14 +165,16 @@ def to_error(request: Request, console: Console) -> None:
     check_alone(
         "bench --to-error", "start it {count} times without torchrun: processes that share folders share the work"
     )
-    if choose_device(request.device).type != "cuda" and not request.quick:
+    rows, place = request.rows(), request.place
+    jobs = in_order(rows, range(request.seeds))
+    nothing_to_train = not request.again and all(state(job, place) == DONE for job in jobs)
+    if not (request.quick or nothing_to_train or choose_device(request.device).type == "cuda"):
         raise QuatcapsError(
             "--to-error on the CPU would take days and say nothing about seconds on a GPU: give --device cuda, or "
             "--quick for a miniature that shows how it works"
         )
-    rows, place = request.rows(), request.place
     with stopping_after(request.budget) as deadline:
-        summary = perform(in_order(rows, range(request.seeds)), place, console, deadline, again=request.again)
+        summary = perform(jobs, place, console, deadline, again=request.again)
     finish(request, rows, console, summary)
 
 
@@ -153,7 +182,7 @@ def finish(request: Request, rows: Sequence[Row], console: Console, summary: Sum
     """Writes the tables and the picture; raises where something was not done that should have been."""
     from quatcaps.paper.seconds import write  # matplotlib is slow to import
 
-    entries, problems = collect(rows, request.output)
+    entries, problems = collect(request.with_recorded(rows), request.output)
     if any(entry.records for entry in entries):
         table, written = write(request.name, entries, request.output, quick=request.quick)
         console.print(table.rich(console.width))
