@@ -22,7 +22,12 @@ CHOSEN: Mapping[str, float] = {
 """The factor by `EXPERIMENT/SYSTEM`: the one that `choice` finds in the records of
 `runs/rates-EXPERIMENT/SYSTEM/`. A system that is not listed has its default rate, and no search has chosen
 it."""
-SHARED: Mapping[str, str] = dict.fromkeys(("elevation-strict", "elevation-pooled", "smallnorb"), "azimuth-strict")
+DEFAULT = "default"
+"""In the place of an experiment whose rates another one has: every system has its default."""
+SHARED: Mapping[str, str] = {
+    **dict.fromkeys(("elevation-strict", "elevation-pooled", "smallnorb"), "azimuth-strict"),
+    **dict.fromkeys(("azimuth-strict-default", "elevation-strict-default"), DEFAULT),
+}
 """Experiments that have the rates of another one: their recipes differ in augmentation and epochs alone."""
 WHOLE = "qcn/best"
 """QCN without one of its parts, such as `qcn/free`, has the rate of the whole."""

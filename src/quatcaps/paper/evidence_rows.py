@@ -103,9 +103,17 @@ def given(experiment: Experiment) -> TrainingConfig:
 
 
 ON_TOYS = (*SYSTEMS, *PARTS)
+AT_DEFAULT = (REFERENCE, *PARTS)
+"""QCN and its parts once more, with the rate that no search chose."""
 EXPERIMENTS: Mapping[str, Experiment] = {
     "azimuth-strict": Experiment("Azimuth, strict", "smallnorb", 10, "azimuth", "strict", ON_TOYS),
     "elevation-strict": Experiment("Elevation, strict", "smallnorb", 10, "elevation", "strict", ON_TOYS),
+    "azimuth-strict-default": Experiment(
+        "Azimuth, strict, default rate", "smallnorb", 10, "azimuth", "strict", AT_DEFAULT
+    ),
+    "elevation-strict-default": Experiment(
+        "Elevation, strict, default rate", "smallnorb", 10, "elevation", "strict", AT_DEFAULT
+    ),
     "smallnorb": Experiment("Whole smallNORB", "smallnorb", 10, systems=ON_TOYS),
     "azimuth-pooled": Experiment("Azimuth, pooled", "smallnorb", 10, "azimuth", "pooled", (*ON_TOYS, "qcn/coarse")),
     "elevation-pooled": Experiment("Elevation, pooled", "smallnorb", 10, "elevation", "pooled", ON_TOYS),
