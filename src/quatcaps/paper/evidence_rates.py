@@ -26,7 +26,7 @@ DEFAULT = "default"
 """In the place of an experiment whose rates another one has: every system has its default."""
 SHARED: Mapping[str, str] = {
     **dict.fromkeys(("elevation-strict", "elevation-pooled", "smallnorb"), "azimuth-strict"),
-    **dict.fromkeys(("azimuth-strict-default", "elevation-strict-default"), DEFAULT),
+    **dict.fromkeys(("azimuth-default", "elevation-default"), DEFAULT),
 }
 """Experiments that have the rates of another one: their recipes differ in augmentation and epochs alone."""
 WHOLE = "qcn/best"

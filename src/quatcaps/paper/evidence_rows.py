@@ -108,10 +108,8 @@ AT_DEFAULT = (REFERENCE, *PARTS)
 EXPERIMENTS: Mapping[str, Experiment] = {
     "azimuth-strict": Experiment("Azimuth, strict", "smallnorb", 10, "azimuth", "strict", ON_TOYS),
     "elevation-strict": Experiment("Elevation, strict", "smallnorb", 10, "elevation", "strict", ON_TOYS),
-    "azimuth-strict-default": Experiment(
-        "Azimuth, strict, default rate", "smallnorb", 10, "azimuth", "strict", AT_DEFAULT
-    ),
-    "elevation-strict-default": Experiment(
+    "azimuth-default": Experiment("Azimuth, strict, default rate", "smallnorb", 10, "azimuth", "strict", AT_DEFAULT),
+    "elevation-default": Experiment(
         "Elevation, strict, default rate", "smallnorb", 10, "elevation", "strict", AT_DEFAULT
     ),
     "smallnorb": Experiment("Whole smallNORB", "smallnorb", 10, systems=ON_TOYS),
