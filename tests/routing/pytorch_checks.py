@@ -46,23 +46,25 @@ def operators_of_triton() -> None:
     for competition in ("position", "all"):
         layer = pack(WINDOW, competition)
         children = leaves((1, 2, 3, 3, 2), (1, 2, 3, 2), (2, 2, 3, 3, 3))
-        torch.library.opcheck(operators.uniform_moments, (*children, [], layer))
-        torch.library.opcheck(operators.moments, (*children, *parents, [], True, layer))
+        torch.library.opcheck(operators.uniform_moments.operator, (*children, [], layer))
+        torch.library.opcheck(operators.moments.operator, (*children, *parents, [], True, layer))
         # What is in the slots of a gate is not defined, so its results cannot be compared with themselves.
         same = ("test_schema", "test_autograd_registration", "test_faketensor")
-        torch.library.opcheck(operators.gate, (*children, 2, layer), test_utils=same)
+        torch.library.opcheck(operators.gate.operator, (*children, 2, layer), test_utils=same)
     rotors = leaves((1, 2, 4, 3, 2), (1, 2, 3, 2), (2, 2, 3, 4))
-    torch.library.opcheck(operators.uniform_moments, (*rotors, [], pack(WINDOW, "position")))
+    torch.library.opcheck(operators.uniform_moments.operator, (*rotors, [], pack(WINDOW, "position")))
     wide = leaves((1, 2, 8, 3, 2), (1, 2, 3, 2), (2, 2, 3, 4, 4))
-    torch.library.opcheck(operators.uniform_moments, (*wide, [], pack(WINDOW, "position")))
+    torch.library.opcheck(operators.uniform_moments.operator, (*wide, [], pack(WINDOW, "position")))
     moments = leaves((1, 3, 3, 2, 2), (1, 3, 2, 2), (1, 3, 3, 2, 2), (1, 3, 3, 2, 2), (3,), (3,))
     for kind, damped, isotropic in ((0, False, False), (1, False, True), (2, True, False)):
-        torch.library.opcheck(em.em_step, (*moments, 0.01, 1e-4, 2.0, 1.5, kind, damped, isotropic))
-    torch.library.opcheck(vb.vb_step, (*moments[:4], 1.0, 0.0, 1.0, 1.0, 2.0))
+        torch.library.opcheck(em.em_step.operator, (*moments, 0.01, 1e-4, 2.0, 1.5, kind, damped, isotropic))
+    torch.library.opcheck(vb.vb_step.operator, (*moments[:4], 1.0, 0.0, 1.0, 1.0, 2.0))
     labels = torch.tensor([0, 2, 1, 2], device=device)
-    torch.library.opcheck(spread_and_gradient, (*leaves((4, 3)), labels, torch.tensor(0.5, device=device), None))
+    torch.library.opcheck(
+        spread_and_gradient.operator, (*leaves((4, 3)), labels, torch.tensor(0.5, device=device), None)
+    )
     for right in (False, True):
-        torch.library.opcheck(fused.rotor_matrix, (*leaves((2, 2, 3), (2, 2, 3, 3)), right))
+        torch.library.opcheck(fused.rotor_matrix.operator, (*leaves((2, 2, 3), (2, 2, 3, 3)), right))
 
 
 def operators_in_c() -> None:
@@ -75,17 +77,17 @@ def operators_in_c() -> None:
         children = ((2, 2, 6, 4, 3), (2, 2, 4, 3), (window.offsets, 2, 5, 3, 3))
         inputs = leaves(*children, (2, 5, 6, *grid), (2, 5, 6, *grid), (2, 5, *grid), on="cpu")
         layer = pack(window, competition)
-        torch.library.opcheck(native_operators.uniform_moments, (*inputs[:3], layer))
-        torch.library.opcheck(native_operators.moments, (*inputs, True, layer))
+        torch.library.opcheck(native_operators.uniform_moments.operator, (*inputs[:3], layer))
+        torch.library.opcheck(native_operators.moments.operator, (*inputs, True, layer))
     settings = ((0, False, False), (1, False, True), (2, True, False))
     for (images, side), flags in zip(((2, 2), (1, 2), (2, 5)), settings, strict=True):  # side by side, or one by one
         pose = (images, 3, 3, side, side)
         moments = leaves(pose, (images, 3, side, side), pose, pose, (3,), (3,), on="cpu")
-        torch.library.opcheck(native_em.em_step, (*moments, 0.01, 1e-4, 2.0, 1.5, *flags))
+        torch.library.opcheck(native_em.em_step.operator, (*moments, 0.01, 1e-4, 2.0, 1.5, *flags))
     for right in (False, True):
-        torch.library.opcheck(rotors.rotor_matrix, (*leaves((2, 2, 3), (2, 2, 3, 3), on="cpu"), right))
+        torch.library.opcheck(rotors.rotor_matrix.operator, (*leaves((2, 2, 3), (2, 2, 3, 3), on="cpu"), right))
     convolutions = [torch.rand(shape) for shape in ((2,), (2,), (5, 2, 3, 3), (5,), (5, 5, 3, 3), (5, 2, 1, 1))]
-    torch.library.opcheck(trunks.residual_blocks, (torch.rand(2, 2, 5, 4), convolutions, [2]))
+    torch.library.opcheck(trunks.residual_blocks.operator, (torch.rand(2, 2, 5, 4), convolutions, [2]))
 
 
 def routed(*inputs: Tensor) -> list[Tensor]:
