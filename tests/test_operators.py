@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 from torch.autograd import forward_ad
+from torch.overrides import TorchFunctionMode
 from torch.profiler import ProfilerActivity, profile
 from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -51,6 +52,18 @@ class Seen(TorchDispatchMode):
         return function(*args, **(kwargs or {}))
 
 
+class Called(TorchFunctionMode):
+    """The same one floor above."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.names: list[str] = []
+
+    def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self.names.append(str(function))
+        return function(*args, **(kwargs or {}))
+
+
 def test_numbers_alone_take_the_short_way() -> None:
     values = torch.arange(3.0)
     with torch.no_grad():
@@ -74,6 +87,9 @@ def test_who_watches_sees_the_operator() -> None:
     with torch.no_grad(), Seen() as seen:
         double(values, [])
     assert "quatcaps.test_double.default" in seen.names
+    with torch.no_grad(), Called() as called:
+        double(values, [])
+    assert any("test_double" in name for name in called.names)
     with torch.no_grad(), profile(activities=[ProfilerActivity.CPU]) as watched:
         double(values, [])
     assert "quatcaps::test_double" in {event.key for event in watched.key_averages()}

@@ -55,7 +55,9 @@ def only_numbers(arguments: Any) -> bool:
         return False
     if torch._C._get_tracing_state() or torch._C._autograd._profiler_enabled() or forward_ad._current_level >= 0:
         return False
-    if torch._C._len_torch_dispatch_stack() or torch._C._functorch.peek_interpreter_stack() is not None:
+    if torch._C._len_torch_dispatch_stack() or torch._C._len_torch_function_stack():
+        return False
+    if torch._C._functorch.peek_interpreter_stack() is not None:
         return False
     return all(type(each) in PLAIN and each.device.type != "meta" for each in tensors(arguments))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
@@ -236,6 +237,27 @@ def test_hooks_on_a_trunk_or_a_head_fire() -> None:
         primary.get_submodule(name).register_forward_hook(lambda *_, name=name, fired=fired: fired.append(name))
         primary(torch.rand(2, 2, 6, 6, device=DEVICE))
         assert fired == [name]
+
+
+class Lost(torch.autograd.Function):
+    """Sends nothing back."""
+
+    @staticmethod
+    def forward(ctx: Any, values: Tensor) -> Tensor:
+        return values.clone()
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> None:
+        return None
+
+
+@pytest.mark.parametrize("with_a_head", [False, True])
+def test_gradients_that_are_lost_on_the_way_are_none(with_a_head: bool) -> None:
+    fused, _ = both([ResidualBlock(2, 4), ResidualBlock(4, 4)], 3)
+    given = torch.randn(2, 2, 4, 4, device=DEVICE, requires_grad=True)
+    found = with_head(*fused, given) if with_a_head else fused[0](given)
+    Lost.apply(found).sum().backward()
+    assert all(values.grad is None for values in (given, *fused.parameters()))
 
 
 def test_a_gradient_of_gradients_is_refused() -> None:

@@ -214,6 +214,11 @@ def test_earlier_requests_stay_in_the_table(tmp_path: Path, command: Callable) -
     assert [line.split(",")[0] for line in first[1:]] == ["smallnorb", "mnist"]
     assert [line.split(",")[0] for line in second[1:]] == ["svhn", "cifar10", "cifar10"]
     assert command(*asked, "--dataset", "fashionmnist").code == 1, "which is yet to be trained"
+    damaged = next((tmp_path / "runs/to-error-held-out/cifar10").glob("epochs=9*/seed-0.json"))
+    damaged.write_text("{")
+    outcome = command(*asked, "--dataset", "svhn", "--validation", 0.2)
+    assert outcome.code == 1
+    assert str(damaged.relative_to(tmp_path)) in outcome.err
 
 
 def test_held_out_settings_stand_in_the_order_of_their_errors(tmp_path: Path) -> None:

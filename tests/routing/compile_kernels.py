@@ -25,7 +25,7 @@ from quatcaps.routing import Window, votes
 from quatcaps.routing.triton import em as fused_em
 from quatcaps.routing.triton import launch
 from quatcaps.routing.triton import vb as fused_vb
-from quatcaps.routing.triton.kernels import backward, em, forward, parts, vb
+from quatcaps.routing.triton.kernels import backward, children, em, forward, parts, vb
 from quatcaps.routing.triton.plan import Layer
 
 TARGET = GPUTarget("cuda", 90, 32)
@@ -192,14 +192,14 @@ def compile_small(layer: Layer) -> None:
     for logarithms in (False, True) if layer.everywhere else ():
         compile_kernel(parts.over_windows, {**of_layer, "TILE": 256, "LOGARITHMS": logarithms})
     if layer.wide:
-        compile_kernel(parts.fold_wide, {**of_layer, "TILE": 256, "num_warps": 2})
+        compile_kernel(children.fold_wide, {**of_layer, "TILE": 256, "num_warps": 2})
     else:
         _, tiles = launch.tiles_of_pixels(100, layer.children, layer.dims)
-        compile_kernel(parts.pack_children, {**of_layer, **tiles})
-        compile_kernel(parts.fold, {**of_layer, **tiles})
+        compile_kernel(children.pack_children, {**of_layer, **tiles})
+        compile_kernel(children.fold, {**of_layer, **tiles})
         sizes = {"CHILDREN": layer.children, "DIMS": layer.dims, "PLANE": layer.height * layer.width, **tiles}
-        compile_kernel(parts.lay_children, sizes)
-        compile_kernel(parts.lay_children_backward, sizes)
+        compile_kernel(children.lay_children, sizes)
+        compile_kernel(children.lay_children_backward, sizes)
 
 
 def compile_blocks() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
@@ -147,6 +148,40 @@ def test_votes_made_without_gradients_send_none_to_their_children(backend: str) 
     found = torch.autograd.grad(total, [centre, *given], allow_unused=True)
     assert found[0].any()
     assert all(grad is None for grad in found[1:])
+
+
+def of_one_sum(name: str, backend: str, dtype: torch.dtype) -> tuple[Tensor, ...]:
+    given = leaves(dtype)
+    votes = Votes(*given, WINDOW, backend=backend)
+    (moments,) = first_without_gradient(votes)
+    return torch.autograd.grad(getattr(moments, name).sin().sum(), given)
+
+
+@pytest.mark.parametrize("name", ["mass", "first", "second"])
+@pytest.mark.parametrize("backend", FAST)
+def test_the_gradient_of_one_sum_alone(name: str, backend: str) -> None:
+    assert_close(of_one_sum(name, backend, torch.float32), of_one_sum(name, "reference", torch.float64))
+
+
+class Lost(torch.autograd.Function):
+    """Sends nothing back."""
+
+    @staticmethod
+    def forward(ctx: Any, values: Tensor) -> Tensor:
+        return values.clone()
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> None:
+        return None
+
+
+@pytest.mark.parametrize("backend", ALL)
+def test_gradients_that_are_lost_on_the_way_are_none_or_0(backend: str) -> None:
+    given = leaves(torch.float32)
+    votes = Votes(*given, WINDOW, backend=backend)
+    moments = votes.under(parents_of(votes.uniform()))
+    sum(Lost.apply(value).sum() for value in moments[1:]).backward()
+    assert not any(values.grad is not None and values.grad.any() for values in given)
 
 
 @pytest.mark.parametrize("backend", ALL)

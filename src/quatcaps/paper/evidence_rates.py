@@ -10,8 +10,7 @@ if TYPE_CHECKING:
     from quatcaps.paper.collection import Entry
 
 FACTORS = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0)
-"""Of a system's default rate. Those from a half to twice are tried first, then the neighbours of the best, until it has
-been held against both."""
+"""Of a system's default rate. Neighbours of the best are tried until it has been held against both."""
 CHOSEN: Mapping[str, float] = {
     "azimuth-strict/qcn/best": 8.0,
     "azimuth-strict/qcn-rotor": 1.0,
@@ -28,7 +27,8 @@ SHARED: Mapping[str, str] = {
     **dict.fromkeys(("elevation-strict", "elevation-pooled", "smallnorb"), "azimuth-strict"),
     **dict.fromkeys(("azimuth-default", "elevation-default"), DEFAULT),
 }
-"""Experiments that have the rates of another one: their recipes differ in augmentation and epochs alone."""
+"""Experiments that have the rates of another one: their recipes differ in augmentation and epochs alone. And those that
+ask what the default rate does."""
 WHOLE = "qcn/best"
 """QCN without one of its parts, such as `qcn/free`, has the rate of the whole."""
 

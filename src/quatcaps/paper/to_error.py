@@ -107,9 +107,12 @@ class Request:
         if self.validation is None:
             return dataclasses.replace(self, datasets=(folder.name,)).rows()[0]
         settings = () if folder.name == RECIPE else tuple(folder.name.split(","))
-        record = read_record(min(folder.glob("seed-*.json"), default=folder / "seed-0.json"))
-        part = dataclasses.replace(self, validation=record.config.validation or None, tried=settings)
-        return dataclasses.replace(part, datasets=(folder.parent.name,)).rows()[0]
+        part = self.validation
+        for path in sorted(folder.glob("seed-*.json")):
+            with contextlib.suppress(QuatcapsError):  # a damaged record: who collects them tells of it
+                part = read_record(path).config.validation or part
+                break
+        return dataclasses.replace(self, datasets=(folder.parent.name,), validation=part, tried=settings).rows()[0]
 
     def row(self, dataset: str, changes: Mapping[str, Any]) -> Row:
         held_out: dict[str, Any] = {}

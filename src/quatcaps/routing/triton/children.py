@@ -33,23 +33,23 @@ def sizes_of(poses: Tensor) -> tuple[int, tuple[int, int, int], dict[str, int]]:
 
 
 def compute(poses: Tensor, activations: Tensor, limit: float) -> tuple[Tensor, Tensor]:
-    from quatcaps.routing.triton.kernels import parts
+    from quatcaps.routing.triton.kernels import children
 
     laid = empty(poses, activations, limit)
     pixels, grid, sizes = sizes_of(poses)
-    parts.lay_children[grid](positions_first(poses), positions_first(activations), *laid, pixels, limit, **sizes)
+    children.lay_children[grid](positions_first(poses), positions_first(activations), *laid, pixels, limit, **sizes)
     return laid
 
 
 def compute_backward(
     grad_poses: Tensor, grad_activations: Tensor, poses: Tensor, limit: float
 ) -> tuple[Tensor, Tensor]:
-    from quatcaps.routing.triton.kernels import parts
+    from quatcaps.routing.triton.kernels import children
 
     found = [torch.empty_like(positions_first(values)) for values in (grad_poses, grad_activations)]
     pixels, grid, sizes = sizes_of(poses)
     given = (grad_poses.contiguous(), grad_activations.contiguous(), positions_first(poses))
-    parts.lay_children_backward[grid](*given, *found, pixels, limit, **sizes)
+    children.lay_children_backward[grid](*given, *found, pixels, limit, **sizes)
     return parents_first(found[0]), parents_first(found[1])
 
 

@@ -265,26 +265,26 @@ def add_rows(rows: Tensor, total: Tensor) -> Tensor:
 
 def packed(poses: Tensor, activations: Tensor, layer: Layer) -> Tensor:
     """Narrow poses and their activations, children as neighbours in memory."""
-    from quatcaps.routing.triton.kernels import parts
+    from quatcaps.routing.triton.kernels import children
 
     pixels = layer.images * layer.height * layer.width
     side_by_side = poses.new_empty(pixels, layer.dims + 1, layer.children)
     grid, tiles = tiles_of_pixels(pixels, layer.children, layer.dims)
-    parts.pack_children[grid](poses, activations, side_by_side, pixels, LAYER=layer.sizes, **tiles)
+    children.pack_children[grid](poses, activations, side_by_side, pixels, LAYER=layer.sizes, **tiles)
     return side_by_side
 
 
 def fold(buffer: Tensor, grad_poses: Tensor, grad_activations: Tensor, layer: Layer) -> None:
     """The gradients of children from the columns of all windows."""
-    from quatcaps.routing.triton.kernels import parts
+    from quatcaps.routing.triton.kernels import children
 
     pixels = layer.images * layer.height * layer.width
     if layer.wide:
         grid = (pixels, math.ceil(layer.children * (layer.dims + 1) / TILE))
-        parts.fold_wide[grid](buffer, grad_poses, grad_activations, LAYER=layer.sizes, TILE=TILE, num_warps=2)
+        children.fold_wide[grid](buffer, grad_poses, grad_activations, LAYER=layer.sizes, TILE=TILE, num_warps=2)
         return
     tiled, tiles = tiles_of_pixels(pixels, layer.children, layer.dims)
-    parts.fold[tiled](buffer, grad_poses, grad_activations, pixels, LAYER=layer.sizes, **tiles)
+    children.fold[tiled](buffer, grad_poses, grad_activations, pixels, LAYER=layer.sizes, **tiles)
 
 
 def tiles_of_pixels(pixels: int, children: int, dims: int) -> tuple[tuple[int, int, int], dict[str, int]]:

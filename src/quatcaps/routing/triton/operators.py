@@ -129,7 +129,7 @@ def empty_uniform(poses: Tensor, activations: Tensor, maps: Tensor, slots: Any, 
 
 def keep_uniform(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
     *children, slots, ctx.layer = inputs
-    ctx.hands_over = bool(slots)
+    ctx.slots = len(slots)
     ctx.save_for_backward(*children, output[0])
     ctx.mark_non_differentiable(output[0])
     ctx.set_materialize_grads(False)
@@ -138,8 +138,8 @@ def keep_uniform(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) 
 def differentiate_uniform(ctx: Any, *grads: Tensor | None) -> tuple[Any, ...]:
     *children, centre = ctx.saved_tensors
     if all(grad is None for grad in grads[1:]):
-        return None, None, None, None, None
-    if ctx.hands_over:
+        return None, None, None, [None] * ctx.slots, None
+    if ctx.slots:
         return None, None, None, [centre, *grads[1:]], None
     return *children_backward(*children, [], filled(centre, list(grads[1:])), ctx.layer), [], None
 
@@ -171,7 +171,7 @@ def empty_moments(poses: Tensor, activations: Tensor, maps: Tensor, *rest: Any) 
 
 def keep_moments(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
     *children_and_parents, slots, _, ctx.layer = inputs
-    ctx.hands_over = bool(slots)
+    ctx.slots = len(slots)
     mass, first, _, log_total = output
     ctx.save_for_backward(*children_and_parents, mass, first, log_total)
     ctx.mark_non_differentiable(log_total)
@@ -181,10 +181,10 @@ def keep_moments(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) 
 def differentiate_moments(ctx: Any, *grads: Tensor | None) -> tuple[Any, ...]:
     saved = ctx.saved_tensors
     if all(grad is None for grad in grads):
-        return None, None, None, None, None, None, None, None, None
+        return *(None for _ in range(6)), [None] * ctx.slots, None, None
     *parents, known, grad_activation = parents_backward(*filled(saved[3], list(grads[:3]))[1:], *saved, ctx.layer)
     left = [known, saved[-1], grad_activation]
-    if ctx.hands_over:
+    if ctx.slots:
         return None, None, None, *parents, left, None, None
     return *children_backward(*saved[:3], left, [], ctx.layer), *parents, [], None, None
 
