@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import math
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,7 +16,7 @@ from quatcaps.paper import evidence_rates
 from quatcaps.paper.collection import Entry, collect
 from quatcaps.paper.cost import Cost, Times, cost_of
 from quatcaps.paper.evidence_lines import compared, matched, searches
-from quatcaps.paper.evidence_rates import FACTORS, choice, factor
+from quatcaps.paper.evidence_rates import FACTORS, choice, factor, standard_error
 from quatcaps.paper.evidence_rows import (
     EXPERIMENTS,
     ONE_TRUNK,
@@ -33,6 +34,7 @@ from quatcaps.paper.rows import ROWS
 from quatcaps.paper.stopping import NEVER
 from quatcaps.paper.tables import page
 from quatcaps.paper.work import DONE, NONE, Job, Place, in_order, perform, state
+from quatcaps.training.measure import Rate
 from quatcaps.training.start import checked
 
 EVIDENCE = [row for row in ROWS.values() if "evidence" in row.tables]
@@ -204,6 +206,25 @@ def test_numbers_for_programs(entries: list[Entry]) -> None:
     assert 0 < float(row["less_qcn_low"]) < float(row["less_qcn"]) < float(row["less_qcn_high"])
     assert found[f"{STRICT}/qcn/best", "novel"]["less_qcn"] == ""
     assert found["evidence-svhn/qcn/best", "test"]["error"] == ""
+
+
+def test_a_search_knows_how_sure_its_means_are() -> None:
+    """Toys and rates that add up leave nothing; what one fold has beyond that is spread over all."""
+
+    def searched(beyond: int) -> list[Entry]:
+        found = []
+        for place, entry in enumerate(each for each in search_of({1.0: 0.1, 2.0: 0.2}) if each.records):
+            errors = [1000 * (1 + place) + 300 * (seed % 5) + beyond * (place == seed % 5 == 1) for seed in range(10)]
+            records = zip(entry.records, errors, strict=True)
+            made = (replace(record, final={"validation": Rate(error, 10_000)}) for record, error in records)
+            found.append(Entry(entry.row, tuple(made)))
+        return found
+
+    assert standard_error(searched(0)) == pytest.approx(0, abs=1e-9)
+    assert standard_error(searched(100)) == pytest.approx(math.sqrt(0.02))
+    assert standard_error(searched(0)[:1]) is None, "one rate"
+    one_fold = [ROWS[f"rates-mnist/cnn/x{scale}"] for scale in (1, 2)]
+    assert standard_error([Entry(row, (made_up(row),)) for row in one_fold]) is None
 
 
 def test_searches_are_told_apart_by_experiment_and_system() -> None:

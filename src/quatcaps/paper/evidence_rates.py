@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
+
+import numpy
 
 if TYPE_CHECKING:
     from quatcaps.paper.collection import Entry
@@ -58,6 +61,25 @@ def held_out_errors(searched: Sequence[Entry]) -> list[float | None]:
     """The errors of one system in one experiment, in the order of `FACTORS`."""
     errors = {entry.row.key.rsplit("/", 1)[1]: held_out_error(entry) for entry in searched}
     return [errors.get(rate_name(factor)) for factor in FACTORS]
+
+
+def standard_error(searched: Sequence[Entry]) -> float | None:
+    """Of the mean errors of one system in one experiment, in points: what folds and rates, added up, leave unexplained
+    of its errors by fold and rate. None where there are not two of both."""
+    complete = [entry for entry in searched if held_out_error(entry) is not None]
+    folds = len(complete[0].row.folds) if complete else 0
+    if min(len(complete), folds) < 2:
+        return None
+    cells = numpy.array([[fold_error(entry, fold) for fold in range(folds)] for entry in complete])
+    left = cells - cells.mean(0) - cells.mean(1, keepdims=True) + cells.mean()
+    freedom = (len(complete) - 1) * (folds - 1)
+    return math.sqrt(float((left**2).sum()) / freedom / folds)
+
+
+def fold_error(entry: Entry, fold: int) -> float:
+    """The mean over the runs that hold out the same toys: seeds go through the folds in turn."""
+    runs = zip(entry.records, entry.errors("validation"), strict=True)
+    return statistics.fmean(error for record, error in runs if record.seed % len(entry.row.folds) == fold)
 
 
 def choice(searched: Sequence[Entry]) -> float | None:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from quatcaps.paper.collection import Entry
 from quatcaps.paper.evidence_lines import Line, label, matched, measured_in, searches
-from quatcaps.paper.evidence_rates import CHOSEN, FACTORS, choice, held_out_errors
+from quatcaps.paper.evidence_rates import CHOSEN, FACTORS, choice, held_out_errors, standard_error
 from quatcaps.paper.evidence_rows import CONTENDERS, EXPERIMENTS, SEARCH, Experiment, default_rate, experiment_of
 from quatcaps.paper.evidence_statistics import RESAMPLES, Estimate, mean_of, of_percents
 from quatcaps.paper.rows import REFERENCES
@@ -35,6 +35,8 @@ NOTES = (
     "error (pooled) is at or below the reference; its novel error, the mean over the seeds that come so low, with an "
     "interval over these seeds alone. Seeds that never do are left out, which favours systems of which few do. Epochs "
     "count from 1, in the order of the seeds; –: never.",
+    "Learning rates: the standard error is that of one mean, in points, from what folds and rates, added up, leave "
+    "unexplained of a system's held-out errors.",
 )
 VERDICTS = {1: "QCN is better", -1: "QCN is worse", 0: "not told apart"}
 
@@ -123,19 +125,19 @@ def rate_table(entries: Sequence[Entry]) -> Table:
         if not any(entry.records for entry in members):
             continue
         held, chosen, used = EXPERIMENTS[experiment], choice(members), CHOSEN.get(f"{experiment}/{system}")
-        errors = held_out_errors(members)
+        errors, apart = held_out_errors(members), standard_error(members)
         rows.append(
             (
                 held.title,
                 CONTENDERS[system].name,
                 f"{default_rate(held, system):.2g}",
-                *(NOTHING if error is None else f"{error:.2f}" for error in errors),
+                *(NOTHING if error is None else f"{error:.2f}" for error in (*errors, apart)),
                 NOTHING if chosen is None else f"× {chosen:g}",
                 "default" if used is None else f"× {used:g}",
             )
         )
     factors = tuple(f"× {factor:g} (%)" for factor in FACTORS)
-    columns = ("experiment", "system", "default rate", *factors, "lowest", "used")
+    columns = ("experiment", "system", "default rate", *factors, "standard error", "lowest", "used")
     return Table("Learning rates: error on held-out images", columns, tuple(rows))
 
 
