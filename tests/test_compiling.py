@@ -12,19 +12,20 @@ from typing import Any
 import pytest
 
 from quatcaps import compiling
-from quatcaps.compiling import Kernel, compile_ahead, compile_side_by_side, forked, rehearsing
+from quatcaps.compiling import Kernel, alone, compile_ahead, compile_side_by_side, forked, launchers_once, rehearsing
 
-pytest.importorskip("triton")
+triton = pytest.importorskip("triton")
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="processes are forked")
+SM_90 = SimpleNamespace(get_current_target=lambda: "sm_90")
 OPTIONS = '{"options": {"num_warps": 2, "supported": ["tf32", "ieee"]}}'
 
 
-def ask(name: str) -> bool:
+def ask(name: str, function: Any = None) -> bool:
     """What Triton asks before it compiles a kernel."""
     from triton import knobs
 
     compile = {"specialization_data": OPTIONS, "signature": {}, "constants": {(0,): name}, "configs": [{}]}
-    function = SimpleNamespace(__name__=name, src=name)
+    function = function or SimpleNamespace(__name__=name, src=name, cache_key=name)
     return bool(
         knobs.runtime.jit_cache_hook(
             key=name, repr=name, fn=SimpleNamespace(jit_function=function), compile=compile, already_compiled=False
@@ -112,15 +113,98 @@ def test_what_is_wrong_the_real_computation_says(error: Exception, monkeypatch: 
 
 @pytest.mark.parametrize("cached", [True, False])
 def test_what_is_on_disk_is_not_compiled(cached: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    from triton.runtime.driver import driver
-
     made: list[Any] = []
     monkeypatch.setattr(compiling, "compile_side_by_side", lambda kernels, *rest: made.extend(kernels))
     monkeypatch.setattr(compiling, "SECONDS_FROM_CACHE", 60.0 if cached else -1.0)
     monkeypatch.setattr(Kernel, "compile", lambda self, target: None)
-    monkeypatch.setattr(driver, "_active", SimpleNamespace(get_current_target=lambda: "sm_90"), raising=False)
+    monkeypatch.setattr(triton.runtime.driver, "_active", SM_90, raising=False)
     compile_ahead(lambda: [ask(str(number % 6)) for number in range(12)])
     assert [kernel.function.__name__ for kernel in made] == ([] if cached else ["1", "2", "3", "4", "5"])
+
+
+def test_kernels_after_the_first_that_is_missing_are_compiled_side_by_side(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another network's kernels may be on disk, and some of them are this one's."""
+    made: list[Any] = []
+    monkeypatch.setattr(compiling, "compile_side_by_side", lambda kernels, *rest: made.extend(kernels))
+    monkeypatch.setattr(compiling, "SECONDS_FROM_CACHE", 0.05)
+    monkeypatch.setattr(Kernel, "compile", lambda self, target: time.sleep(0.1 * (self.constants[(0,)] == "c")))
+    monkeypatch.setattr(triton.runtime.driver, "_active", SM_90, raising=False)
+    compile_ahead(lambda: [ask(name) for name in "abcde"])
+    assert [kernel.function.__name__ for kernel in made] == ["d", "e"]
+
+
+@pytest.mark.parametrize("released", [True, False])
+def test_processes_that_share_a_cache_take_turns(
+    released: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And none waits for ever for one that is stopped."""
+    monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.setattr(compiling, "SECONDS_AT_MOST", 60.0 if released else 0.2)
+    with alone():
+        child = forked(lambda: enter(tmp_path))
+        time.sleep(0.5)
+        assert (tmp_path / "entered").exists() is not released
+    os.waitpid(child, 0)
+    assert (tmp_path / "entered").exists()
+
+
+def enter(folder: Path) -> None:
+    with alone():
+        (folder / "entered").touch()
+
+
+def test_a_cache_that_cannot_be_locked_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path / "file"))
+    with alone():
+        pass
+
+
+FACTOR = triton.language.constexpr(2)
+
+
+@triton.runtime.jit.JITFunction
+def scaled(value):  # type: ignore[no-untyped-def]
+    return value * FACTOR
+
+
+@triton.runtime.jit.JITFunction
+def first(out):  # type: ignore[no-untyped-def]
+    triton.language.store(out, scaled(1))
+
+
+@triton.runtime.jit.JITFunction
+def then_a_longer_one(out):  # type: ignore[no-untyped-def]
+    triton.language.store(out, scaled(1 + 1))
+
+
+def test_kernels_are_found_under_the_keys_that_other_processes_gave_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Triton's key of a kernel depends on whether another had its key before, if both call one that reads a constant
+    (seen with 3.6 and 3.7)."""
+
+    def note(self: Kernel, target: str) -> None:
+        key = getattr(self.function, "cache_key", "")
+        (tmp_path / f"{self.function.__name__} {os.getpid()}").write_text(key)
+
+    monkeypatch.setattr(compiling, "SECONDS_FROM_CACHE", -1.0)
+    monkeypatch.setattr(Kernel, "compile", note)
+    monkeypatch.setattr(compiling, "MOST_PROCESSES", 1)
+    monkeypatch.setattr(triton.runtime.driver, "_active", SM_90, raising=False)
+    compile_ahead(lambda: [ask("a"), ask("b"), ask("first", first), ask("then", then_a_longer_one)])
+    for kernel in (first, then_a_longer_one):
+        (written,) = tmp_path.glob(f"{kernel.__name__} *")
+        assert str(os.getpid()) not in written.name
+        assert written.read_text() == kernel.cache_key, kernel.__name__
+
+
+def test_what_launches_kernels_of_one_signature_is_made_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    def kernel(name: str, *types: str) -> Kernel:
+        return Kernel(SimpleNamespace(__name__=name), dict(zip("abc", types, strict=False)), {}, {}, {})
+
+    kernels = [kernel("m", "*fp32"), kernel("n", "*fp32", "i32"), kernel("o", "*fp32"), kernel("p", "*fp32", "i32")]
+    assert [each.function.__name__ for each in launchers_once(kernels) if each.launcher] == ["m", "n"]
 
 
 def test_a_forked_process_ends() -> None:

@@ -12,9 +12,9 @@ import quatcaps
 
 SOURCES = Path(quatcaps.__file__).parent
 ROOMS = (
-    ("errors", "capsules", "counter_based", "accelerator", "compiling", "console", "strict_json", "interrupted"),
+    ("errors", "capsules", "counter_based", "accelerator", "console", "strict_json", "interrupted"),
     ("quaternion", "files", "settings", "plugins", "operators"),
-    ("registry", "tensors", "pipelines", "losses", "native"),
+    ("registry", "tensors", "pipelines", "losses", "native", "compiling"),
     ("poses",),
     ("routing",),
     ("layers",),

@@ -11,7 +11,11 @@ import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from pathlib import Path
 from typing import Any, NamedTuple
+
+from quatcaps.errors import QuatcapsError
+from quatcaps.files import locked
 
 FEWEST = 4
 """Kernels that are worth a process."""
@@ -20,6 +24,8 @@ SECONDS_FROM_CACHE = 0.1
 SECONDS_AT_MOST = 120.0
 """Then this process compiles what is left, as it would have."""
 MOST_PROCESSES = 16
+LOCK = "quatcaps.lock"
+"""In Triton's cache: who holds it compiles."""
 PLACE, MOST_KERNELS = 4, 4096
 """Bytes of a number that processes read from a pipe, and how many of these a pipe takes at once."""
 
@@ -32,16 +38,18 @@ class Kernel(NamedTuple):
     constants: dict[Any, Any]
     attributes: dict[Any, Any]
     options: dict[str, Any]
+    launcher: bool = True
 
     def compile(self, target: Any) -> None:
-        """Into Triton's cache on disk, with the function in C by which some versions of Triton launch it: one for every
-        signature, and together they take longer than the kernels."""
+        """Into Triton's cache on disk; launcher: with the function in C by which some versions of Triton launch it, one
+        for every signature. Made one after the other, these take longer than the kernels."""
         from triton.compiler import ASTSource, compile
         from triton.runtime.driver import driver
 
         source = ASTSource(self.function, self.signature, self.constants, self.attributes)
         compiled = compile(source, target=target, options=self.options)
-        driver.active.launcher_cls(compiled.src, compiled.metadata)
+        if self.launcher:
+            driver.active.launcher_cls(compiled.src, compiled.metadata)
 
     @property
     def effort(self) -> int:
@@ -83,18 +91,58 @@ def compile_ahead(rehearse: Callable[[], object]) -> None:
     kernels = list({repr(kernel[1:]) + kernel.function.__name__: kernel for kernel in found}.values())
     if len(kernels) < FEWEST:
         return
-    target, begun = driver.active.get_current_target(), time.monotonic()
-    shortest, *others = sorted(kernels, key=lambda kernel: kernel.effort)
-    with contextlib.suppress(Exception):
-        shortest.compile(target)
-    if time.monotonic() - begun > SECONDS_FROM_CACHE:
-        compile_side_by_side(others, target, min(MOST_PROCESSES, len(os.sched_getaffinity(0))))
+    settle_keys(kernels)
+    with alone():
+        compile_missing(kernels, driver.active.get_current_target())
+
+
+@contextlib.contextmanager
+def alone() -> Iterator[None]:
+    """Of processes that share Triton's cache one at a time, as each of many that begin together would compile what all
+    need. One that waits too long, or cannot wait, goes on."""
+    from triton import knobs
+
+    with contextlib.ExitStack() as held:
+        with contextlib.suppress(OSError, QuatcapsError):  # a timeout is an OSError
+            folder = Path(knobs.cache.dir)
+            folder.mkdir(parents=True, exist_ok=True)
+            held.enter_context(locked(folder / LOCK, SECONDS_AT_MOST))
+        yield
+
+
+def compile_missing(kernels: Sequence[Kernel], target: Any) -> None:
+    """Tries one after the other, the shortest first; after the first that was not on disk, the rest side by side."""
+    shortest_first = sorted(kernels, key=lambda kernel: kernel.effort)
+    for place, kernel in enumerate(shortest_first, 1):
+        begun = time.monotonic()
+        with contextlib.suppress(Exception):
+            kernel.compile(target)
+        if time.monotonic() - begun > SECONDS_FROM_CACHE:
+            compile_side_by_side(shortest_first[place:], target, min(MOST_PROCESSES, len(os.sched_getaffinity(0))))
+            return
+
+
+def settle_keys(kernels: Sequence[Kernel]) -> None:
+    """Has Triton give every kernel its key, in the order in which they are launched. A key tells the constants that a
+    kernel reads, and of functions that it calls only if another kernel called them before (Triton 3.6, 3.7): processes
+    that come to kernels in another order would keep them under keys that this one does not look for."""
+    for kernel in kernels:
+        _ = kernel.function.cache_key
+
+
+def launchers_once(kernels: Sequence[Kernel]) -> list[Kernel]:
+    """The same, of those with one signature only the first with its launcher, so that no two processes make it."""
+    signatures = [repr(list(kernel.signature.values())) for kernel in kernels]
+    return [
+        kernel._replace(launcher=signatures.index(signature) == place)
+        for place, (kernel, signature) in enumerate(zip(kernels, signatures, strict=True))
+    ]
 
 
 def compile_side_by_side(kernels: Sequence[Kernel], target: Any, processes: int) -> None:
     """Fills Triton's cache on disk by several processes, copies of this one that leave the GPU alone. Each takes
     the next kernel when it is done with one; the longest come first."""
-    longest_first = sorted(kernels, key=lambda kernel: -kernel.effort)
+    longest_first = launchers_once(sorted(kernels, key=lambda kernel: -kernel.effort))
     places, given = os.pipe()
     try:
         os.write(given, b"".join(place.to_bytes(PLACE) for place in range(len(kernels))[:MOST_KERNELS]))

@@ -11,7 +11,7 @@ from torch import Tensor
 from quatcaps.routing.shapes import Shapes
 from quatcaps.routing.window import COORDINATE_RULES, Window
 
-WARPS_BY_POSITION, WARPS_BY_CHILD = 4608, 16384
+WARPS_BY_POSITION, WARPS_BY_CHILD = 4608, 12288
 """Warps, running and waiting, that keep a large GPU busy to the end of a launch; more splits than that cost more to
 add up than they gain. By position and of wide poses, of whose tiles a warp holds one entry a thread, twice as many."""
 
