@@ -5,15 +5,17 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
 
 from quatcaps import quaternion
-from quatcaps.poses import fused
+from quatcaps.poses import fused, pose_type
 from quatcaps.routing import EM, VB, Moments, Window, em, vb
 from quatcaps.routing.moments import limited
 from quatcaps.routing.shapes import pack
@@ -189,6 +191,30 @@ def test_rotor_matrix(right: bool) -> None:
         assert (found.double() - wanted).abs().max() < 1e-5
     found, wanted = results[0][2].double(), results[1][2]
     assert ((found - wanted).norm(dim=-1) <= 1e-4 * wanted.norm(dim=-1) + 1e-6).all(), "each axis by its own size"
+
+
+@pytest.mark.parametrize("pose", ["quaternion", "rotor", "fixed-axis"])
+@pytest.mark.parametrize("by", ["triton", "native"])
+def test_maps_of_rotors_by_kernels_and_in_c(pose: str, by: str) -> None:
+    torch.manual_seed(0)
+    kind, device = pose_type(pose), DEVICE if by == "triton" else torch.device("cpu")
+    assert kind.fused
+    maps = kind.maps(3, 4, 5).to(device)
+    fast, wanted = maps(by=by), maps()
+    torch.testing.assert_close(fast, wanted, rtol=0, atol=1e-6)
+    weights, leaves = torch.randn_like(wanted), list(maps.parameters())
+    grads, expected = (torch.autograd.grad((each * weights).sum(), leaves) for each in (fast, wanted))
+    for grad, other in zip(grads, expected, strict=True):
+        torch.testing.assert_close(grad, other, rtol=1e-4, atol=1e-5)
+    names = {type(node).__name__ for node in nodes(fast.grad_fn)}
+    assert not any("Cos" in name or "Stack" in name for name in names), "no formula beside the kernel"
+
+
+def nodes(function: Any) -> Iterator[Any]:
+    if function is not None:
+        yield function
+        for before, _ in function.next_functions:
+            yield from nodes(before)
 
 
 def layer() -> tuple[list[Tensor], list[int]]:

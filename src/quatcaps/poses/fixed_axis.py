@@ -12,7 +12,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from quatcaps import quaternion
+from quatcaps.poses.learned import maps_of
 from quatcaps.poses.pose import PoseType
 
 
@@ -31,9 +31,9 @@ class FixedAxisMaps(nn.Module):
         """Angles from U(−π, π)."""
         nn.init.uniform_(self.angle, -math.pi, math.pi)
 
-    def forward(self) -> Float[Tensor, "offsets children parents 3 3"]:
+    def forward(self, by: str = "reference") -> Float[Tensor, "offsets children parents 3 3"]:
         axis = self.axis.to(self.angle.dtype).expand(*self.angle.shape, 3)
-        return quaternion.rotor_to_matrix(quaternion.rotor(self.angle, axis))
+        return maps_of(self.angle, axis, by, right=False)
 
 
-FIXED_AXIS = PoseType(name="fixed-axis", rows=1, columns=3, maps=FixedAxisMaps, bounded=True)
+FIXED_AXIS = PoseType(name="fixed-axis", rows=1, columns=3, maps=FixedAxisMaps, fused=True, bounded=True)
