@@ -78,6 +78,9 @@ class Pipeline:
         "averaged over all of them",
         by_dataset=True,
     )
+    test_mirrored: bool = setting(
+        False, "average over the mirror image of a test image too, or of its windows (with --flip)", by_dataset=True
+    )
 
     def __post_init__(self) -> None:
         if self.standardise not in STANDARDISE:
@@ -104,6 +107,8 @@ class Pipeline:
             raise QuatcapsError(f"test_crops = {self.test_crops}: it must be from 1 to 16")
         if self.test_crops > 1 and not self.crop:
             raise QuatcapsError(f"test_crops = {self.test_crops} without a crop: give --crop too")
+        if self.test_mirrored and not self.flip:
+            raise QuatcapsError("test_mirrored without mirrored training images: give --flip too")
         if self.crop and self.image_size and self.crop > self.image_size:
             raise QuatcapsError(f"crop = {self.crop}: it must be at most the image size, {self.image_size}")
         if self.pad and not self.crop:
@@ -144,6 +149,23 @@ class Pipeline:
     def seen(self, size: tuple[int, int]) -> tuple[int, int]:
         """Height and width of what the network sees of stored images of that size."""
         return (self.crop, self.crop) if self.crop else size
+
+    @property
+    def looks(self) -> int:
+        """How often the network looks at a test image."""
+        return self.test_crops**2 * (1 + self.test_mirrored)
+
+    @property
+    def looked_at(self) -> str:
+        """What of a test image it looks at, in words, if more than once.
+
+        >>> Pipeline(32, 28, flip=True, test_crops=3, test_mirrored=True).looked_at
+        '3×3 windows and their mirror images'
+        """
+        windows = f"{self.test_crops}×{self.test_crops} windows" if self.test_crops > 1 else ""
+        if not self.test_mirrored:
+            return windows
+        return f"{windows} and their mirror images" if windows else "the image and its mirror image"
 
     @property
     def warps(self) -> bool:

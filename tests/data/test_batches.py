@@ -281,6 +281,17 @@ def test_evaluation_shows_windows_of_padded_images(noise_images: ImageSet) -> No
     assert torch.equal(views[4], middle[0])
 
 
+@pytest.mark.parametrize("crops", [1, 2])
+def test_evaluation_shows_mirror_images_last(crops: int, noise_images: ImageSet) -> None:
+    pipeline = Pipeline(32, 28, flip=True, standardise="none", test_crops=crops, test_mirrored=True)
+    views = next(iter(evaluation_batches(noise_images, 60, pipeline, CPU)))
+    plain = next(iter(evaluation_batches(noise_images, 60, replace(pipeline, test_mirrored=False), CPU)))
+    assert len(views) == pipeline.looks == 2 * len(plain) == 2 * crops**2
+    for view, other, mirrored in zip(plain, views, views[len(plain) :], strict=False):
+        assert torch.equal(view, other)
+        assert torch.equal(mirrored, view.flip(3)[:, [1, 0]]), "the views of a stereo pair change places"
+
+
 @pytest.mark.parametrize("batch", [0, 61])
 def test_batch_that_does_not_fit(noise_images: ImageSet, batch: int) -> None:
     with pytest.raises(QuatcapsError, match=f"a batch of {batch} from 60"):

@@ -55,6 +55,7 @@ def test_configuration_is_frozen() -> None:
         ({"warmup": -1}, "warmup = -1"),
         ({"test_crops": 0}, "test_crops = 0: it must be from 1 to 16"),
         ({"test_crops": 2, "crop": 0}, "test_crops = 2 without a crop"),
+        ({"test_mirrored": True}, "test_mirrored without mirrored training images: give --flip too"),
         ({"test": False}, "nothing would be measured; hold out some images, --validation 0.2"),
         ({"erase": 1.5}, "erase = 1.5: it must be from 0 to 1"),
         ({"crop": 49}, "crop = 49: it must be at most the image size, 48"),

@@ -169,3 +169,5 @@ def test_views_are_what_the_error_was_measured_by() -> None:
     assert torch.equal(views[4], middle)
     assert torch.equal(several.prepare(images), middle)
     assert facts_of(several)["images"].endswith("32×32, the error by the mean activations of 3×3 windows")
+    mirrored = replace(CARD, config=CARD.config.changed({"flip": True, "test_mirrored": True}))
+    assert facts_of(mirrored)["images"].endswith("by the mean activations of the image and its mirror image")

@@ -211,8 +211,8 @@ def test_images(
     images = images_of(one.config, "test", lambda part: load_images(one.config, part, place, stage))
     if (notice := check_images(one, images, "test")) is not None:
         say(console, notice)
-    if one.config.test_crops > 1:
-        say(console, f"{one.name}: the middle window of each image alone, not {one.config.test_crops**2} of them")
+    if one.config.looked_at:
+        say(console, f"{one.name}: the middle of each image alone, not {one.config.looked_at}")
     return images if count is None else some_images(images, count, seed)
 
 

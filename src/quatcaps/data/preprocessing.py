@@ -117,11 +117,14 @@ def for_training(pipeline: Pipeline, images: Tensor, chance: Draws) -> Tensor:
 
 
 def views_for_evaluation(pipeline: Pipeline, images: Tensor) -> list[Tensor]:
-    """What the network sees of test images: the middle alone, or several windows; each as `for_evaluation` gives it."""
+    """What the network sees of test images: the middle alone, or several windows; then, if so wished, the mirror image
+    of each. All are standardised as by `for_evaluation`."""
     if pipeline.test_crops == 1:
-        return [for_evaluation(pipeline, images)]
-    views = spread_crops(images, pipeline.crop, pipeline.test_crops, pad=pipeline.pad)
-    return [standardised(pipeline, view) for view in views]
+        views = [for_evaluation(pipeline, images)]
+    else:
+        crops = spread_crops(images, pipeline.crop, pipeline.test_crops, pad=pipeline.pad)
+        views = [standardised(pipeline, crop) for crop in crops]
+    return [*views, *map(mirror_image, views)] if pipeline.test_mirrored else views
 
 
 def for_evaluation(pipeline: Pipeline, images: Tensor) -> Tensor:
@@ -234,8 +237,11 @@ def splines(size: int, device: torch.device) -> Tensor:
 
 def mirror(images: Tensor, mirrored: Tensor) -> Tensor:
     """Left and right of the chosen images (N,) change places; of a stereo pair, two channels, so do the views."""
-    other = images.flip((1, 3) if images.shape[1] == 2 else 3)
-    return torch.where(mirrored[:, None, None, None], other, images)
+    return torch.where(mirrored[:, None, None, None], mirror_image(images), images)
+
+
+def mirror_image(images: Tensor) -> Tensor:
+    return images.flip((1, 3) if images.shape[1] == 2 else 3)
 
 
 def jitter(values: Tensor, brightness: Tensor, contrast: Tensor) -> Tensor:

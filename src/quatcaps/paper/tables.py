@@ -100,13 +100,13 @@ def page(name: str, entries: Sequence[Entry], *, quoted: bool = True) -> Page:
 
 def _windows(entries: Sequence[Entry]) -> tuple[str, ...]:
     """Which rows look at a test image more than once, if any do."""
-    crops = {entry.row.key: {record.config.test_crops for record in entry.records} for entry in entries}
-    several = [f"{key} ({each}×{each})" for key, found in crops.items() for each in sorted(found) if each > 1]
+    looked = {entry.row.key: {record.config.looked_at for record in entry.records} for entry in entries}
+    several = [f"{key} ({each})" for key, found in looked.items() for each in sorted(found) if each]
     if not several:
         return ()
     return (
-        "Mean activations of several windows of a test image name its class in "
-        f"{', '.join(several)}; in every other row one window does.",
+        "Mean activations of several looks at a test image name its class in "
+        f"{', '.join(several)}; in every other row one does.",
     )
 
 

@@ -26,7 +26,7 @@ class Victim:
 
     The network sees the middle of the image, standardised as when it is evaluated; gradients go through both. Scores
     are what its cross-entropy reads in training: those of the network times `score_scale`. Of several windows of a test
-    image (`test_crops`), only the middle one is attacked.
+    image, or mirror images, only the middle is attacked.
     """
 
     trained: Trained

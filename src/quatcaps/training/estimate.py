@@ -95,4 +95,4 @@ def images_to_measure(config: TrainingConfig, epoch: int, between: int, at_end: 
     times = 0
     if config.evaluate_every:
         times = (config.epochs - 1) // config.evaluate_every - epoch // config.evaluate_every
-    return (times * between + at_end) * config.test_crops**2
+    return (times * between + at_end) * config.looks

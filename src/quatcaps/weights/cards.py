@@ -114,7 +114,7 @@ class Card:
 
     def views(self, images: Tensor) -> list[Tensor]:
         """The same images as the card's error was measured on: by the middle alone, as `prepare` gives it, or by the
-        mean activations of several windows (`config.test_crops`)."""
+        mean activations of several windows (`config.test_crops`), or of mirror images too (`config.test_mirrored`)."""
         self._check(images)
         return views_for_evaluation(self.config, images)
 

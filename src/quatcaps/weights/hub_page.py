@@ -79,10 +79,8 @@ def figures(card: Card) -> str:
         ("images", "error (%)", "errors", "of"),
         tuple((name, percent(rate), f"{rate.errors:,}", f"{rate.images:,}") for name, rate in card.error.items()),
     )
-    crops = card.config.test_crops
-    windows = (
-        f", by the mean activations of {crops}×{crops} windows, as `quatcaps.predict` takes them" if crops > 1 else ""
-    )
+    several = card.config.looked_at
+    windows = f", by the mean activations of {several}, as `quatcaps.predict` takes them" if several else ""
     return (
         f"## Results on {card.dataset}\n{errors.markdown()}\n"
         f"Chosen: {card.chosen}. Measured on {card.measured_on}{windows}.\n\n"

@@ -42,8 +42,8 @@ def page(card: Card) -> str:
 def facts_of(card: Card) -> dict[str, str]:
     """What a card says in one line each."""
     height, width = card.size
-    seen, crops = card.config.seen(card.size), card.config.test_crops
-    looked = f", the error by the mean activations of {crops}×{crops} windows" if crops > 1 else ""
+    seen, several = card.config.seen(card.size), card.config.looked_at
+    looked = f", the error by the mean activations of {several}" if several else ""
     return {
         "model": f"{card.model}, {card.parameters:,} parameters",
         "images": f"{card.channels}×{height}×{width}, of which the network sees {seen[0]}×{seen[1]}{looked}",
