@@ -3,8 +3,8 @@
 On a CPU every step is checked before the weights change. On a GPU the check stays on the device: from the first number
 that is not finite the optimiser skips its updates, the batch is kept, and `check`, which waits for the device, raises
 when it is next called. After a few steps the whole of it is captured as one CUDA graph, which gives the same numbers
-without the launches. Several processes average their gradients before the check, so that they agree on it, and capture
-no graph.
+without the launches. Several processes average their gradients before the check, so that they agree on it; a graph has
+that too, if they do so by NCCL.
 """
 
 from __future__ import annotations
