@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import csv
 import math
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from made_up import leave, made_up
@@ -24,6 +26,7 @@ from quatcaps.paper.evidence_rows import (
     REFERENCE,
     SEARCH,
     SYSTEMS,
+    TAUGHT,
     experiment_of,
     system_of,
 )
@@ -258,10 +261,29 @@ def test_keys_are_easy_to_select() -> None:
     """Neither rows nor the searches of their rates are in each other's way."""
     assert {row.key for row in select(EVIDENCE, ["evidence-*"])} == {row.key for row in COMPARED}
     assert all(row.recipe == SEARCH for row in select(EVIDENCE, ["rates-*"]))
-    assert len(select(EVIDENCE, ["evidence-*-strict/*"])) == 2 * 11
+    assert len(select(EVIDENCE, ["evidence-*-strict/*"])) == 2 * 13
     assert [system_of(row) for row in select(EVIDENCE, ["evidence-smallnorb/qcn"])] == [REFERENCE, *PARTS]
     chosen = Request(("evidence",)).chosen_rows()
     assert not any(row.recipe == SEARCH for row in chosen)
-    assert [row.key for row in COMPARED if row not in chosen] == [
-        f"evidence-{name}/{system}" for name in ("mnist", "fashionmnist", "svhn", "cifar10") for system in ("em", "vb")
-    ]
+    slow = [f"{name}/{system}" for name in ("mnist", "fashionmnist", "svhn", "cifar10") for system in ("em", "vb")]
+    toys = ("azimuth-strict", "elevation-strict", "smallnorb", "azimuth-pooled", "elevation-pooled")
+    taught = [f"{name}/{system}" for name in toys for system in TAUGHT]
+    assert [row.key for row in COMPARED if row not in chosen] == [f"evidence-{key}" for key in (*taught, *slow)]
+
+
+def test_pretrained_systems_differ_from_others_by_their_first_weights() -> None:
+    """And by poses beside the scores of a ResNet, which the rendered toys have taught."""
+    assert len(TAUGHT) == 2
+    for name in TAUGHT:
+        taught, other = (ROWS[f"{STRICT}/{key}"] for key in (name, name.removesuffix("-pretrained")))
+        assert taught.pretrained in ROWS
+        assert not other.pretrained
+        first, second = (vars(row.config(0)) for row in (taught, other))
+        assert {key for key, value in first.items() if second[key] != value} <= {"model_settings"}
+        lent = ROWS[taught.pretrained].config(0)
+        assert build_like(first["model"], first["model_settings"]) == build_like(lent.model, lent.model_settings)
+
+
+def build_like(model: str, settings: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
+    network = build(model, channels=2, classes=5, **settings)
+    return {name: tuple(values.shape) for name, values in network.state_dict().items()}

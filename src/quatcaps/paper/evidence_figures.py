@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from matplotlib.lines import Line2D
 
 from quatcaps.paper.collection import Entry
 from quatcaps.paper.evidence_lines import Line, compared
-from quatcaps.paper.evidence_rows import CONTENDERS, EXPERIMENTS, PART, PARTS, REFERENCE, SYSTEMS, system_of
+from quatcaps.paper.evidence_rows import CONTENDERS, EXPERIMENTS, PART, PARTS, REFERENCE, SYSTEMS, TAUGHT, system_of
 from quatcaps.paper.evidence_statistics import Estimate
 from quatcaps.paper.marks import Look, style
 from quatcaps.report.canvas import INK, MUTED, RULE, SMALL, TEXT, WIDTH, dress, literal, new_figure, save, tint
@@ -114,7 +115,7 @@ def levels_of(lines: Lines, without: Collection[str] = ()) -> dict[str, float]:
     """How far down each system stands: first systems, then QCN with a part changed. What a single experiment has is
     left to its table."""
     shown = {system_of(line.entry.row) for members in lines.values() for line in members}
-    ordered = [key for key in (*SYSTEMS, *PARTS) if key in shown and key not in without] or [REFERENCE]
+    ordered = [key for key in (*SYSTEMS, *TAUGHT, *PARTS) if key in shown and key not in without] or [REFERENCE]
     return {key: number + GAP * (CONTENDERS[key].recipe == PART) for number, key in enumerate(ordered)}
 
 
@@ -188,7 +189,7 @@ def tick(system: str, parameters: int | None) -> str:
     ('CNN 4.3M', 'ResNet 153K', 'EM*')
     """
     name = CONTENDERS[system].name
-    if parameters is None or name.endswith("K"):
+    if parameters is None or re.search(r"\dK\b", name):
         return name
     return f"{name} {parameters / 1e6:.1f}M" if parameters >= 1e6 else f"{name} {parameters / 1e3:.0f}K"
 

@@ -18,26 +18,29 @@ from typing import Any
 from quatcaps.models.variants import COARSE, DEEP
 from quatcaps.paper.ablation import FOLDS
 from quatcaps.paper.evidence_rates import FACTORS, SHARED, factor, rate_name
+from quatcaps.paper.pose_rows import LIGHTER, OBJECTIVE, SMALL_RESNET, TOYS_HERE
 from quatcaps.paper.recipes import best, best_of_viewpoints
 from quatcaps.paper.row import Row, whole
 from quatcaps.training.config import TrainingConfig
 
 TABLE, REFERENCE = "evidence", "qcn/best"
 """What the other systems are compared with."""
-MAIN, PART, SEARCH = "best", "part", "search"
-"""The recipes of these rows: a system under the settings of `best`; QCN without one of its parts, under the same; the
-search of a rate."""
+MAIN, BEGUN, PART, SEARCH = "best", "pretrained", "part", "search"
+"""The recipes of these rows: a system under the settings of `best`; one that begins with a network of `poses`, which
+many kinds of rendered toys have taught; QCN without one of its parts; the search of a rate."""
 
 
 @dataclass(frozen=True)
 class Contender:
     """A system. changes: its network, and its loss where that is not QCN's. rate: its default rate with batches of 64,
-    which grows with the square root of the batch; None: that of `best`."""
+    which grows with the square root of the batch; None: that of `best`. pretrained: the key of the row that it begins
+    with."""
 
     name: str
     changes: Mapping[str, Any]
     rate: float | None = None
     recipe: str = MAIN
+    pretrained: str = ""
 
 
 CROSS_ENTROPY: Mapping[str, Any] = {"loss": "cross-entropy", "score_scale": 1.0}
@@ -57,6 +60,19 @@ CONTENDERS: Mapping[str, Contender] = {
     "cnn": Contender("CNN", {"model": "cnn", "model_settings": {}, **CROSS_ENTROPY}, 1e-3),
     "em": Contender("EM*", {"model": "em", "model_settings": {}, **SPREAD}, 3e-3),
     "vb": Contender("VB", {"model": "vb", "model_settings": {}, **CROSS_ENTROPY}, 1e-3 / math.sqrt(2)),
+    "qcn-rotor-pretrained": Contender(
+        "QCN, rotors, pretrained",
+        {"model": "qcn-rotor-deep", "model_settings": {}},
+        recipe=BEGUN,
+        pretrained=f"poses-{TOYS_HERE}/qcn-rotor/{LIGHTER}",
+    ),
+    "resnet-153k-pretrained": Contender(
+        "ResNet 153K, pretrained",
+        {"model": "resnet-20", "model_settings": SMALL_RESNET, **CROSS_ENTROPY},
+        1e-3,
+        recipe=BEGUN,
+        pretrained=f"poses-{TOYS_HERE}/resnet/{OBJECTIVE}",
+    ),
     "qcn/no-routing": Contender("no routing", {"model": "qcn-no-routing", "model_settings": DEEP}, recipe=PART),
     "qcn/free": Contender("free maps", {"model": "qcn-free", "model_settings": DEEP}, recipe=PART),
     "qcn/fixed-axis": Contender("fixed axes", {"model": "qcn-fixed-axis", "model_settings": DEEP}, recipe=PART),
@@ -66,6 +82,8 @@ CONTENDERS: Mapping[str, Contender] = {
 """By key. The rates of ResNet, CNN and EM* are those of Tables I and II; VB's are its authors' 1e-3 with batches of
 128."""
 SYSTEMS = tuple(key for key, each in CONTENDERS.items() if each.recipe == MAIN)
+TAUGHT = tuple(key for key, each in CONTENDERS.items() if each.recipe == BEGUN)
+"""They have seen more images than the others: rendered toys from all around."""
 PARTS = ("qcn/no-routing", "qcn/free", "qcn/fixed-axis", "qcn/one-trunk")
 TWINS = {REFERENCE: "qcn/best", "resnet-272k": "resnet-20", "cnn": "cnn"}
 """The same systems in Table II. Where images show no toys, their records have all that is needed here."""
@@ -102,7 +120,7 @@ def given(experiment: Experiment) -> TrainingConfig:
     return recipe.changed({**seen, **followed})
 
 
-ON_TOYS = (*SYSTEMS, *PARTS)
+ON_TOYS = (*SYSTEMS, *TAUGHT, *PARTS)
 AT_DEFAULT = (REFERENCE, *PARTS)
 """QCN and its parts once more, with the rate that no search chose."""
 EXPERIMENTS: Mapping[str, Experiment] = {
@@ -159,8 +177,9 @@ def compared_rows() -> Iterator[Row]:
                 configuration=partial(configure, name, system, factor(name, system), {}),
                 viewpoints=experiment.viewpoints,
                 protocol=experiment.protocol,
-                default=experiment.of_toys or system not in SLOW,
+                default=system not in TAUGHT and (experiment.of_toys or system not in SLOW),
                 wanted=experiment.seeds,
+                pretrained=CONTENDERS[system].pretrained,
                 twin="" if experiment.of_toys or system not in TWINS else f"{name}/{TWINS[system]}",
             )
 

@@ -69,6 +69,8 @@ SYSTEMS: Mapping[tuple[str, str], Style] = {
     ("ResNet-20", "control"): RESNET,
     ("ResNet", "poses"): RESNET,
     ("ResNet 153K", "best"): Style(BLACK, "d"),
+    ("ResNet 153K, pretrained", "pretrained"): Style(BLACK, "*"),
+    ("QCN, rotors, pretrained", "pretrained"): Style(WINE, "*"),
     ("ResNet 272K", "best"): RESNET,
     ("CNN", "best"): CNN,
     ("EM*", "best"): EM,
