@@ -2,7 +2,7 @@
 
     python benchmarks/roofline.py [--model qcn-deep] [--batch 64] [--picture docs/images/roofline-h200.png]
 
-Needs no GPU: work is counted from the arguments of the step's launches (`quatcaps.bench.work`), times are read from
+Needs no GPU: work is counted from the arguments of the step's launches (kernel_work.py), times are read from
 files that `quatcaps bench` wrote, where they are of the same step.
 """
 
@@ -23,11 +23,11 @@ import torch
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 
+from kernel_work import Work, step_work
 from quatcaps.bench.cases import CLASSES, SIDE, TRAIN, Case
 from quatcaps.bench.kernels import BACKWARD, CONVOLUTION, FORWARD, GRADIENT, GROUPS, NORMALISATION
 from quatcaps.bench.tables import figures
 from quatcaps.bench.timeline_figure import COLOURS
-from quatcaps.bench.work import Work, step_work
 from quatcaps.errors import QuatcapsError, at_least_one
 from quatcaps.report.canvas import INK, MUTED, RULE, SMALL, TEXT, WIDTH, dress, literal, new_figure, save
 from quatcaps.report.tables import NOTHING, Table

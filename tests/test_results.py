@@ -15,6 +15,8 @@ from quatcaps.paper.collection import Entry, collect, outdated
 from quatcaps.paper.evidence_lines import searches
 from quatcaps.paper.evidence_rates import CHOSEN, choice
 from quatcaps.paper.evidence_rows import SEARCH
+from quatcaps.paper.fast import FAST
+from quatcaps.paper.recipes import fast
 from quatcaps.paper.record import read_record
 from quatcaps.paper.render import document
 from quatcaps.paper.rows import ROWS, TABLES
@@ -53,6 +55,26 @@ def test_short_runs_are_told_as_they_were_recorded(
     for ending in ("md", "csv"):
         name = f"{request.name}.{ending}"
         assert (tmp_path / name).read_text(encoding="utf-8") == (RESULTS / name).read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("dataset", FAST)
+def test_short_recipes_are_the_shortest_of_those_that_are_as_good(dataset: str) -> None:
+    """On held-out images, within a standard error of the lowest mean."""
+    request = Request(validation=0.1, output=RESULTS)
+    found, _ = collect(request.with_recorded([]), RESULTS)
+    tried = [entry for entry in found if entry.row.dataset == dataset]
+    assert len(tried) == 4
+    means = [statistics.fmean(entry.errors("validation")) for entry in tried]
+    lowest = tried[means.index(min(means))].errors("validation")
+    most = min(means) + statistics.stdev(lowest) / len(lowest) ** 0.5
+    good = [(entry.row.config(0), mean) for entry, mean in zip(tried, means, strict=True) if mean <= most]
+    shortest, _ = min(good, key=lambda each: (each[0].epochs, each[1]))
+    chosen = fast(dataset)
+    assert (chosen.epochs, chosen.learning_rate, chosen.batch) == (
+        shortest.epochs,
+        shortest.learning_rate,
+        shortest.batch,
+    )
 
 
 def test_as_many_settings_were_measured_on_pooled_images_as_table_1_says() -> None:

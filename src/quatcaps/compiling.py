@@ -111,13 +111,14 @@ def alone() -> Iterator[None]:
 
 
 def compile_missing(kernels: Sequence[Kernel], target: Any) -> None:
-    """Tries one after the other, the shortest first; after the first that was not on disk, the rest side by side."""
-    shortest_first = sorted(kernels, key=lambda kernel: kernel.effort)
+    """Tries one after the other, the shortest first; after the first that was not on disk, the rest side by side. The
+    very first says nothing: for that Triton reads itself, too, to have a key of its own version."""
+    shortest_first = launchers_once(sorted(kernels, key=lambda kernel: kernel.effort))
     for place, kernel in enumerate(shortest_first, 1):
         begun = time.monotonic()
         with contextlib.suppress(Exception):
             kernel.compile(target)
-        if time.monotonic() - begun > SECONDS_FROM_CACHE:
+        if place > 1 and time.monotonic() - begun > SECONDS_FROM_CACHE:
             compile_side_by_side(shortest_first[place:], target, min(MOST_PROCESSES, len(os.sched_getaffinity(0))))
             return
 

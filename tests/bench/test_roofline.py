@@ -12,11 +12,11 @@ from types import ModuleType
 import pytest
 import torch
 
+from kernel_work import Work, noted, step_work, work_of
 from pictures import recorded, smallest_letters
 from quatcaps.accelerator import unavailable
 from quatcaps.bench.cases import Case
 from quatcaps.bench.kernels import OTHER, OUR_KERNELS
-from quatcaps.bench.work import Work, noted, step_work, work_of
 from quatcaps.errors import QuatcapsError
 from quatcaps.layers import ConvolutionalCapsules
 from quatcaps.layers.residual import residual_trunk
@@ -89,7 +89,7 @@ def test_passes_of_a_routed_layer_are_as_counted_by_hand() -> None:
     found = work_by_name([work_of(launch) for launch in launches])
     positions, inside, splits = 2 * 3 * 3, 9 * 4, 4
     votes = positions * inside * 8
-    # A map of 3×3 and a pose; then by the docstrings of quatcaps.bench.work.
+    # A map of 3×3 and a pose; then by the docstrings of kernel_work.
     assert found["sum_uniform"][0][0] == (9 + 9) * votes
     assert found["sum_moments"][0][0] == (9 + 3 + 3 + 5 + 7) * votes
     assert found["sum_parents"][0][0] == (9 + 3 + 3 + 2 + 6 + 1 + 3 + 7) * votes
@@ -120,7 +120,7 @@ def test_what_pytorch_computes_of_convolutions_counts_too() -> None:
 
 @pytest.mark.skipif(DEVICE.type == "cuda", reason="Triton runs here")
 def test_without_triton_nothing_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("quatcaps.bench.work.unavailable", lambda device: "needs a GPU")
+    monkeypatch.setattr("kernel_work.unavailable", lambda device: "needs a GPU")
     with pytest.raises(QuatcapsError, match="Triton needs a GPU"):
         step_work(CASE, DEVICE)
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
-from typing import Any
 
 import pytest
 import torch
 from torch import Tensor, nn
 
+from lost import Lost
 from quatcaps.errors import QuatcapsError
 from quatcaps.layers import PrimaryCapsules, ResidualBlock, use_backend
 from quatcaps.layers.convolution import Convolution
@@ -237,18 +237,6 @@ def test_hooks_on_a_trunk_or_a_head_fire() -> None:
         primary.get_submodule(name).register_forward_hook(lambda *_, name=name, fired=fired: fired.append(name))
         primary(torch.rand(2, 2, 6, 6, device=DEVICE))
         assert fired == [name]
-
-
-class Lost(torch.autograd.Function):
-    """Sends nothing back."""
-
-    @staticmethod
-    def forward(ctx: Any, values: Tensor) -> Tensor:
-        return values.clone()
-
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> None:
-        return None
 
 
 @pytest.mark.parametrize("with_a_head", [False, True])

@@ -5,13 +5,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
+from lost import Lost
 from quatcaps.errors import QuatcapsError
 from quatcaps.layers import ClassCapsules, ConvolutionalCapsules
 from quatcaps.models import build
@@ -161,18 +161,6 @@ def of_one_sum(name: str, backend: str, dtype: torch.dtype) -> tuple[Tensor, ...
 @pytest.mark.parametrize("backend", FAST)
 def test_the_gradient_of_one_sum_alone(name: str, backend: str) -> None:
     assert_close(of_one_sum(name, backend, torch.float32), of_one_sum(name, "reference", torch.float64))
-
-
-class Lost(torch.autograd.Function):
-    """Sends nothing back."""
-
-    @staticmethod
-    def forward(ctx: Any, values: Tensor) -> Tensor:
-        return values.clone()
-
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> None:
-        return None
 
 
 @pytest.mark.parametrize("backend", ALL)

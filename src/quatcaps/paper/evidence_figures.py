@@ -112,8 +112,8 @@ def _scale(axes: Axes, ends: Sequence[float], *, from_zero: bool) -> None:
 
 
 def levels_of(lines: Lines, without: Collection[str] = ()) -> dict[str, float]:
-    """How far down each system stands: first systems, then QCN with a part changed. What a single experiment has is
-    left to its table."""
+    """How far down each system stands: first systems, then those that are pretrained, then QCN with a part changed.
+    What a single experiment has is left to its table."""
     shown = {system_of(line.entry.row) for members in lines.values() for line in members}
     ordered = [key for key in (*SYSTEMS, *TAUGHT, *PARTS) if key in shown and key not in without] or [REFERENCE]
     return {key: number + GAP * (CONTENDERS[key].recipe == PART) for number, key in enumerate(ordered)}

@@ -32,14 +32,14 @@ SHARED: Mapping[str, str] = {
 }
 """Experiments that have the rates of another one: their recipes differ in augmentation and epochs alone. And those that
 ask what the default rate does."""
-WHOLE, TAUGHT = "qcn/best", "-pretrained"
+WHOLE, BEGUN_WITH = "qcn/best", "-pretrained"
 """QCN without one of its parts, such as `qcn/free`, has the rate of the whole; a system that is pretrained, that of the
 same without."""
 
 
 def factor(experiment: str, system: str) -> float:
     """What a system's default rate is multiplied by in an experiment."""
-    searched = WHOLE if system.startswith("qcn/") else system.removesuffix(TAUGHT)
+    searched = WHOLE if system.startswith("qcn/") else system.removesuffix(BEGUN_WITH)
     return CHOSEN.get(f"{SHARED.get(experiment, experiment)}/{searched}", 1.0)
 
 

@@ -18,16 +18,17 @@ from typing import Any
 from quatcaps.models.variants import COARSE, DEEP
 from quatcaps.paper.ablation import FOLDS
 from quatcaps.paper.evidence_rates import FACTORS, SHARED, factor, rate_name
-from quatcaps.paper.pose_rows import LIGHTER, OBJECTIVE, SMALL_RESNET, TOYS_HERE
+from quatcaps.paper.pose_rows import LIGHTER, OBJECTIVE, PRETRAINED, SMALL_RESNET, TOYS_HERE
 from quatcaps.paper.recipes import best, best_of_viewpoints
 from quatcaps.paper.row import Row, whole
 from quatcaps.training.config import TrainingConfig
 
 TABLE, REFERENCE = "evidence", "qcn/best"
 """What the other systems are compared with."""
-MAIN, BEGUN, PART, SEARCH = "best", "pretrained", "part", "search"
-"""The recipes of these rows: a system under the settings of `best`; one that begins with a network of `poses`, which
-many kinds of rendered toys have taught; QCN without one of its parts; the search of a rate."""
+MAIN, PART, SEARCH = "best", "part", "search"
+"""The recipes of these rows: a system under the settings of `best`; QCN without one of its parts, under the same; the
+search of a rate. And `PRETRAINED`: one that begins with a network of `poses`, which many kinds of rendered toys have
+taught."""
 
 
 @dataclass(frozen=True)
@@ -63,14 +64,14 @@ CONTENDERS: Mapping[str, Contender] = {
     "qcn-rotor-pretrained": Contender(
         "QCN, rotors, pretrained",
         {"model": "qcn-rotor-deep", "model_settings": {}},
-        recipe=BEGUN,
+        recipe=PRETRAINED,
         pretrained=f"poses-{TOYS_HERE}/qcn-rotor/{LIGHTER}",
     ),
     "resnet-153k-pretrained": Contender(
         "ResNet 153K, pretrained",
         {"model": "resnet-20", "model_settings": SMALL_RESNET, **CROSS_ENTROPY},
         1e-3,
-        recipe=BEGUN,
+        recipe=PRETRAINED,
         pretrained=f"poses-{TOYS_HERE}/resnet/{OBJECTIVE}",
     ),
     "qcn/no-routing": Contender("no routing", {"model": "qcn-no-routing", "model_settings": DEEP}, recipe=PART),
@@ -82,7 +83,7 @@ CONTENDERS: Mapping[str, Contender] = {
 """By key. The rates of ResNet, CNN and EM* are those of Tables I and II; VB's are its authors' 1e-3 with batches of
 128."""
 SYSTEMS = tuple(key for key, each in CONTENDERS.items() if each.recipe == MAIN)
-TAUGHT = tuple(key for key, each in CONTENDERS.items() if each.recipe == BEGUN)
+TAUGHT = tuple(key for key, each in CONTENDERS.items() if each.recipe == PRETRAINED)
 """They have seen more images than the others: rendered toys from all around."""
 PARTS = ("qcn/no-routing", "qcn/free", "qcn/fixed-axis", "qcn/one-trunk")
 TWINS = {REFERENCE: "qcn/best", "resnet-272k": "resnet-20", "cnn": "cnn"}
