@@ -7,7 +7,7 @@ import contextlib
 import functools
 import importlib.util
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
 import torch
@@ -59,9 +59,24 @@ def current(device: torch.device) -> contextlib.AbstractContextManager[object]:
 def in_precision(precision: str, device: torch.device) -> contextlib.AbstractContextManager[object]:
     """A forward pass inside computes its convolutions and matrix products so. What it casts of the weights is cast anew
     in every pass, as a captured graph must."""
-    if precision == "float32":
+    if precision != "bf16":
         return contextlib.nullcontext()
     return torch.autocast(device.type, torch.bfloat16, cache_enabled=False)
+
+
+@contextlib.contextmanager
+def rounding(precision: str) -> Iterator[None]:
+    """Passes inside, forward and backward, round no factor of a convolution to TF32 if the precision is `ieee`."""
+    if precision != "ieee":
+        yield
+        return
+    convolutions: Any = torch.backends.cudnn.conv  # type: ignore[attr-defined]
+    before = convolutions.fp32_precision
+    convolutions.fp32_precision = "ieee"
+    try:
+        yield
+    finally:
+        convolutions.fp32_precision = before
 
 
 def interpreted() -> bool:

@@ -57,6 +57,11 @@ def test_what_was_asked_for_is_measured() -> None:
     assert all(case.graph and case.passing == "forward" for case in cases)
 
 
+def test_ieee_is_asked_for_by_tf32() -> None:
+    with pytest.raises(QuatcapsError, match="give --tf32 off"):
+        Plan(models=("qcn-small",), precision="ieee").check(CPU)
+
+
 def test_a_step_has_the_precision_that_was_asked_for() -> None:
     plan = Plan(models=("qcn-small",), variants=("native",), batches=(1,), passing="train", precision="bf16")
     (case,) = plan.cases(CPU)

@@ -6,6 +6,7 @@ import io
 import math
 from pathlib import Path
 from threading import Event
+from typing import Any
 
 import pytest
 import torch
@@ -184,6 +185,24 @@ def test_bf16_is_for_the_convolutions_of_training_alone(noise_images: ImageSet, 
     assert "precision" not in full.config.to_json()
     with pytest.raises(QuatcapsError, match="unknown precision 'fp16'"):
         CONFIG.changed({"precision": "fp16"})
+
+
+def test_ieee_allows_no_tf32_forward_or_backward(noise_images: ImageSet, tmp_path: Path) -> None:
+    convolutions: Any = torch.backends.cudnn.conv  # type: ignore[attr-defined]
+    before = convolutions.fp32_precision
+    assert before == "tf32", "else the test tells nothing"
+    for precision, expected in (("float32", before), ("ieee", "ieee")):
+        seen: dict[str, str] = {}
+        found = trainer(noise_images, tmp_path / precision, precision=precision)
+        first = next(module for module in found.network.modules() if isinstance(module, nn.Conv2d))
+        first.register_forward_hook(
+            lambda module, given, output, seen=seen: seen.update(forward=convolutions.fp32_precision)
+        )
+        first.weight.register_hook(lambda grad, seen=seen: seen.update(backward=convolutions.fp32_precision))
+        batch = next(found.batches.epoch(0))
+        found.step(batch.images, batch.labels, 1e-3, 0)
+        assert seen == {"forward": expected, "backward": expected}
+        assert convolutions.fp32_precision == before
 
 
 def test_sample_is_fixed_and_whole_for_zero(noise_images: ImageSet) -> None:

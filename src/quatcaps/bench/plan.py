@@ -52,6 +52,8 @@ class Plan:
             at_least_one("images in a batch", batch)
         if self.passing not in (*PASSES, "both"):
             raise unknown_name("pass", self.passing, (*PASSES, "both"))
+        if self.precision == "ieee":
+            raise QuatcapsError("--precision ieee: where bench may round to TF32 is said by --tf32; give --tf32 off")
         if self.precision not in PRECISIONS:
             raise unknown_name("precision", self.precision, PRECISIONS)
         if self.launch not in LAUNCHES:

@@ -14,7 +14,7 @@ from quatcaps.settings import change, setting, to_json, without_later
 
 LOSSES = ("spread", "cross-entropy")
 SCHEDULES = ("staircase", "exponential", "cosine", "linear", "constant")
-PRECISIONS = ("float32", "bf16")
+PRECISIONS = ("float32", "bf16", "ieee")
 WEIGHT_DECAYS = ("decoupled", "gradient")
 VIEWPOINTS = ("all", "azimuth", "elevation")
 PROTOCOLS = ("strict", "pooled")
@@ -98,8 +98,8 @@ class TrainingConfig(Pipeline):
     )
     precision: str = setting(
         "float32",
-        "of the convolutions in training: float32, or bf16 (by autocast); routing, losses, weights and measurements "
-        "are float32 either way",
+        "of the convolutions in training: float32, in which a GPU may round factors to TF32, ieee: float32 without "
+        "that, or bf16 (by autocast); routing, losses, weights and measurements are float32 either way",
         later=True,
     )
     cuda_graph: bool = setting(

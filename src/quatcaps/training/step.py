@@ -16,7 +16,7 @@ import warnings
 import torch
 from torch import Tensor, nn
 
-from quatcaps.accelerator import current, in_precision, unavailable
+from quatcaps.accelerator import current, in_precision, rounding, unavailable
 from quatcaps.compiling import compile_ahead
 from quatcaps.data.imageset import ImageSet
 from quatcaps.data.viewpoints import Views
@@ -117,13 +117,14 @@ class TrainingStep:
         assert self.images is not None
         assert self.labels is not None
         self.optimiser.zero_grad(set_to_none=True)
-        with in_precision(self.config.precision, self.device):
-            output = self.network(self.images)
-        loss = loss_of(self.config, output, self.labels, self.margin, self.class_weights)
-        if self.config.pose_weight and self.views is not None:
-            of_poses = pose_loss(output.poses, self.labels, self.views, self.relative_poses)
-            loss = loss + self.config.pose_weight * of_poses
-        loss.backward()
+        with rounding(self.config.precision):
+            with in_precision(self.config.precision, self.device):
+                output = self.network(self.images)
+            loss = loss_of(self.config, output, self.labels, self.margin, self.class_weights)
+            if self.config.pose_weight and self.views is not None:
+                of_poses = pose_loss(output.poses, self.labels, self.views, self.relative_poses)
+                loss = loss + self.config.pose_weight * of_poses
+            loss.backward()
         wrong = output.activations.argmax(1).ne(self.labels).sum()
         return self.processes.average(self.network, loss.detach(), wrong)
 
@@ -132,9 +133,10 @@ class TrainingStep:
         assert self.images is not None
         assert self.labels is not None
         network = copy.deepcopy(self.network)
-        with in_precision(self.config.precision, self.device):
-            output = network(self.images)
-        loss_of(self.config, output, self.labels, self.margin, self.class_weights).backward()
+        with rounding(self.config.precision):
+            with in_precision(self.config.precision, self.device):
+                output = network(self.images)
+            loss_of(self.config, output, self.labels, self.margin, self.class_weights).backward()
 
     def compute_aside(self) -> None:
         """On a stream of its own, as the steps before a capture must be."""
