@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
+from native_layers import layer
 from test_fused import SETTINGS, example_moments
 from torch import Tensor
 
-from quatcaps.routing import EM, Moments, em
+from quatcaps.capsules import Capsules
+from quatcaps.routing import EM, Moments, Parents, Votes, Window, em
 from quatcaps.routing.native import em as em_native
 from quatcaps.routing.native import libraries
 
@@ -85,3 +89,66 @@ def test_the_number_of_threads_does_not_change_a_bit(monkeypatch: pytest.MonkeyP
         torch.set_num_threads(before)
     for others in found[1:]:
         assert all(torch.equal(one, other) for one, other in zip(others, found[0], strict=True))
+
+
+WINDOWS = {
+    "quaternions": (1, 3, Window(2, 2), (9, 7)),
+    "few positions": (1, 3, Window(2, 2), (4, 3)),
+    "rotors": (1, 4, Window(3, 3, stride=2), (11, 11)),
+    "matrices": (4, 4, Window(2, 2), (6, 6)),
+    "shared": (4, 4, Window(5, 5, shared=True, coordinates=True), (5, 5)),
+}
+
+
+def routed(shape: str, settings: EM, dtype: torch.dtype) -> Capsules:
+    """Numbers alone, of a layer's poses and activations."""
+    rows, columns, window, size = WINDOWS[shape]
+    children, _ = layer(rows, columns, window, children=5, size=size, dtype=dtype)
+    generator = torch.Generator().manual_seed(2)
+    betas = torch.randn(2, 3, generator=generator)
+    with torch.no_grad():
+        votes = Votes(*children, window, competition=settings.competition, backend="native")
+        return em.em_routing(votes, betas[0], betas[1], settings)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+@pytest.mark.parametrize("settings", SETTINGS.values(), ids=SETTINGS.keys())
+@pytest.mark.parametrize("shape", WINDOWS)
+def test_all_iterations_at_once_have_the_bits_of_one_after_the_other(
+    shape: str, settings: EM, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if settings.competition != "position" and shape != "shared":
+        settings = replace(settings, competition="position")
+    calls: list[str] = []
+    call = em_native.call
+    monkeypatch.setattr(em_native, "call", lambda name, *rest, **more: (calls.append(name), call(name, *rest, **more)))
+    together = [routed(shape, replace(settings, iterations=count), dtype) for count in (1, 2, 3)]
+    assert calls == ["quatcaps_em_routing"] * 3
+    monkeypatch.setattr(em_native, "all_iterations", lambda *arguments: None)
+    for count, found in enumerate(together, 1):
+        wanted = routed(shape, replace(settings, iterations=count), dtype)
+        assert torch.equal(found.poses, wanted.poses)
+        assert torch.equal(found.activations, wanted.activations)
+
+
+def test_iterations_come_one_by_one_where_more_than_numbers_is_wanted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(em_native, "call", lambda *arguments, **more: pytest.fail("all at once"))
+    rows, columns, window, size = WINDOWS["quaternions"]
+    children, _ = layer(rows, columns, window, size=size, dtype=torch.float32)
+    betas = torch.zeros(2, 3)
+    found = em.em_routing(Votes(*children, window, backend="native"), betas[0], betas[1], EM())
+    assert found.poses.requires_grad
+    with torch.no_grad():
+        competing = Votes(*children, window, competition="all", backend="native")
+        em.em_routing(competing, betas[0], betas[1], EM(competition="all"))
+
+        class Watched(Votes):
+            asked = 0
+
+            def under(self, parents: Parents) -> Moments:
+                self.asked += 1
+                return super().under(parents)
+
+        watched = Watched(*children, window, backend="native")
+        em.em_routing(watched, betas[0], betas[1], EM())
+        assert watched.asked == 1

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from quatcaps.layers import native
-from quatcaps.layers.as_made import fits, parts_of
+from quatcaps.layers.as_made import fits
 from quatcaps.layers.convolution import ON_ARM, plain
 
 if TYPE_CHECKING:
@@ -42,14 +42,12 @@ def applies(blocks: Sequence[ResidualBlock], images: Tensor) -> bool:
 
 def predicts(block: ResidualBlock) -> bool:
     """Whether a block is in evaluation mode, and of plain numbers."""
-    norms = not (block.norm1.training or block.norm2.training)
-    inside = [
-        tensor
-        for part in parts_of(block)
-        for tensor in (*part.parameters(), *part.buffers())
-        if tensor.is_floating_point()
-    ]
-    return not block.training and norms and all(map(plain, inside))
+    norms = (block.norm1, block.norm2)
+    if block.training or any(norm.training for norm in norms):
+        return False
+    weights = [conv.weight for conv in (block.conv1, block.conv2, block.skip) if conv is not None]
+    learned = [numbers for norm in norms for numbers in (norm.weight, norm.bias, norm.running_mean, norm.running_var)]
+    return all(tensor is not None and plain(tensor) for tensor in (*weights, *learned))
 
 
 def predict(blocks: Sequence[ResidualBlock], images: Tensor) -> Tensor:

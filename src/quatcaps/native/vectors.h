@@ -83,29 +83,41 @@ INLINE vector again(const void *x, vector near)
 
 /* 2^x for x <= 0; 0 at `least` and below. x = n + f with n whole and |f| <= 1/2; 2^f - 1 is a polynomial: in double its
  * Taylor series, in float one of least relative error, 1.8e-7 with all rounding. */
-INLINE vector power_of_two(vector x)
-{
 #if IS_DOUBLE
-    enum { DEGREE = 13 };
-    static const Constant factor[DEGREE] = {
-        CONSTANT(1.3691488853904124e-12), CONSTANT(2.5678435993488196e-11), CONSTANT(4.4455382718708101e-10),
-        CONSTANT(7.0549116208011209e-09), CONSTANT(1.0178086009239696e-07), CONSTANT(1.3215486790144305e-06),
-        CONSTANT(1.5252733804059838e-05), CONSTANT(1.5403530393381606e-04), CONSTANT(1.3333558146428441e-03),
-        CONSTANT(9.6181291076284769e-03), CONSTANT(5.5504108664821576e-02), CONSTANT(0.24022650695910069),
-        CONSTANT(0.69314718055994529)};
+enum { DEGREE = 13 };
+static const Constant factor[DEGREE + 1] = {
+    CONSTANT(1.3691488853904124e-12), CONSTANT(2.5678435993488196e-11), CONSTANT(4.4455382718708101e-10),
+    CONSTANT(7.0549116208011209e-09), CONSTANT(1.0178086009239696e-07), CONSTANT(1.3215486790144305e-06),
+    CONSTANT(1.5252733804059838e-05), CONSTANT(1.5403530393381606e-04), CONSTANT(1.3333558146428441e-03),
+    CONSTANT(9.6181291076284769e-03), CONSTANT(5.5504108664821576e-02), CONSTANT(0.24022650695910069),
+    CONSTANT(0.69314718055994529), CONSTANT(1)};
 #else
-    enum { DEGREE = 5 };
-    static const Constant factor[DEGREE] = {CONSTANT(1.3211604e-3f), CONSTANT(9.671293e-3f), CONSTANT(0.055509f),
-                                            CONSTANT(0.24022253f), CONSTANT(0.6931469f)};
+enum { DEGREE = 5 };
+static const Constant factor[DEGREE + 1] = {CONSTANT(1.3211604e-3f), CONSTANT(9.671293e-3f), CONSTANT(0.055509f),
+                                        CONSTANT(0.24022253f), CONSTANT(0.6931469f), CONSTANT(1)};
 #endif
+
+typedef struct {
+    vector f, power, y;
+} Power;
+
+INLINE Power power_from(vector x)
+{
     const REAL least = IS_DOUBLE ? -1023 : -127;
     const REAL whole = (IS_DOUBLE ? 6755399441055744.0 : 12582912.0) - least; /* added, it rounds: 1.5 * 2^(digits - 1),
                                                                    and with the bias of exponents it leaves those of 2^n */
     x = larger(x, all(least));
-    vector n = x + whole, f = x - (n - whole), power = (vector)((words)n << (IS_DOUBLE ? 52 : 23));
-    vector y = again(factor, x);
-    FEW(k, DEGREE - 1) y = again(factor + k + 1, x) + y * f;
-    return power + power * (y * f);
+    vector n = x + whole;
+    return (Power){x - (n - whole), (vector)((words)n << (IS_DOUBLE ? 52 : 23)), again(factor, x)};
+}
+INLINE void power_step(Power *e, integer k) { e->y = again(factor + k + 1, e->f) + e->y * e->f; }
+INLINE vector power_end(Power e) { return e.power * e.y; }
+
+INLINE vector power_of_two(vector x)
+{
+    Power e = power_from(x);
+    FEW(k, DEGREE) power_step(&e, k);
+    return power_end(e);
 }
 
 /* log x for normal x > 0. x = m 2^n with m from 1/2^(1/2) to 2^(1/2), and log m = 2 (s + s^3/3 + s^5/5 + ...) with

@@ -167,11 +167,15 @@ class Estimate(NamedTuple):
 def em_routing(votes: SummedVotes, beta_u: Float[Tensor, " J"], beta_a: Float[Tensor, " J"], settings: EM) -> Capsules:
     """The parents that the votes speak for; the gradient flows through every iteration."""
     step: Callable[..., Estimate] = m_step
+    mass_factor = NORMALISED_MASS * len(beta_u) / votes.inside if settings.mass == "normalised" else 1.0
     if votes.backend == "triton":
         from quatcaps.routing.triton.em import m_step as step
     elif votes.backend == "native":
+        from quatcaps.routing.native.em import all_iterations
         from quatcaps.routing.native.em import m_step as step
-    mass_factor = NORMALISED_MASS * len(beta_u) / votes.inside if settings.mass == "normalised" else 1.0
+
+        if found := all_iterations(votes, (beta_u, beta_a), settings, mass_factor):
+            return Capsules(*found)
     parents, activation = step(votes.uniform(), beta_u, beta_a, settings, inverse_temperature(1), mass_factor)
     for iteration in range(2, settings.iterations + 1):
         moments = votes.under(parents)

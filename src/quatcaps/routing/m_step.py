@@ -20,6 +20,21 @@ MOMENTS = "Tensor centre, Tensor mass, Tensor first, Tensor second, Tensor beta_
 GRADS = "Tensor? grad_mean, Tensor? grad_precision, Tensor? grad_logit, Tensor? grad_activation"
 
 
+def numbers_of(settings: EM, inverse_temperature: float, mass_factor: float) -> tuple[Any, ...]:
+    """What `SETTINGS` names."""
+    from quatcaps.routing.em import ACTIVATIONS
+
+    return (
+        inverse_temperature,
+        settings.variance_floor,
+        settings.contrast,
+        mass_factor,
+        ACTIVATIONS.index(settings.activation),
+        settings.one_child == "damped",
+        settings.variance == "isotropic",
+    )
+
+
 def by_operator(
     step: Callable[..., Any],
     moments: Moments,
@@ -30,17 +45,8 @@ def by_operator(
     mass_factor: float = 1.0,
 ) -> Estimate:
     """From moments to parents, by an operator of these arguments."""
-    from quatcaps.routing.em import ACTIVATIONS, Estimate
+    from quatcaps.routing.em import Estimate
 
-    mean, precision, logit, activation = step(
-        *moments,
-        *(beta.to(moments.mass.dtype) for beta in (beta_u, beta_a)),
-        inverse_temperature,
-        settings.variance_floor,
-        settings.contrast,
-        mass_factor,
-        ACTIVATIONS.index(settings.activation),
-        settings.one_child == "damped",
-        settings.variance == "isotropic",
-    )
+    betas = (beta.to(moments.mass.dtype) for beta in (beta_u, beta_a))
+    mean, precision, logit, activation = step(*moments, *betas, *numbers_of(settings, inverse_temperature, mass_factor))
     return Estimate(Parents(mean, precision, logit), activation)

@@ -83,7 +83,7 @@ class Votes:
             check_transforms(self.backend, poses, activations, maps)
         self._children = (*chosen.within(poses, activations, POSE_LIMIT), maps)
         given = maps if self.backend == "triton" else matrices(maps)
-        self._sums = chosen.bind(*self._children[:2], given, self.shapes, iterations)
+        self.sums = chosen.bind(*self._children[:2], given, self.shapes, iterations)
 
     @property
     def inside(self) -> int:
@@ -92,11 +92,11 @@ class Votes:
 
     def uniform(self) -> Moments:
         """Moments under uniform assignments: every parent that competes for a child gets the same share of it."""
-        return self._sums.uniform()
+        return self.sums.uniform()
 
     def under(self, parents: Parents) -> Moments:
         """Moments under the assignments that these parents make."""
-        return self._sums.under(self._fitting(parents))
+        return self.sums.under(self._fitting(parents))
 
     def formed(self) -> Float[Tensor, "N B J D H W"]:
         """The votes themselves, on the reference: of the B children in each window, places outermost, for each parent.
@@ -157,7 +157,7 @@ def check_activations(activations: Tensor) -> None:
         return
     if not activations.numel():
         return
-    low, high = torch.aminmax(activations.detach())
+    low, high = (bound.item() for bound in torch.aminmax(activations.detach()))
     if low >= -SLACK and high <= 1 + SLACK:  # one pass, where neither is NaN
         return
     outside = (activations < -SLACK) | (activations > 1 + SLACK)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import functools
-import math
 from pathlib import Path
 
 import torch
@@ -20,6 +18,8 @@ SOURCES = Path(__file__).parent
 DEFINITIONS = ("IS_DOUBLE=0",)
 WORTH_TRANSFORMING = 16
 """Channels from which Winograd's algorithm saves more products than its transforms take."""
+WORTH_A_THREAD = 2**10
+"""3 × 3 weights for which waking a thread repays."""
 PARTS = 6
 """Tensors of a block, in the order of `residual_blocks`."""
 Parts = list[Tensor | None]
@@ -62,20 +62,26 @@ def by_place(weight: Tensor) -> Tensor:
     return weight.flatten(2).permute(2, 1, 0)
 
 
-@functools.cache
-def transform() -> Tensor:
-    """Of weights of 3 × 3 to those of tiles of 6 × 6, both flat: G w Gᵀ of Winograd's F(4×4, 3×3)."""
-    lines = [(1.0, 0.0, 0.0)]
-    for point, divisor in ((math.sqrt(0.5), -1.5), (math.sqrt(2), 6.0)):
-        lines += [(1 / divisor, x / divisor, x * x / divisor) for x in (point, -point)]
-    made = torch.tensor([*lines, (0.0, 0.0, 1.0)], dtype=torch.float64)
-    return torch.kron(made, made)
+class Weights(ctypes.Structure):
+    """`Task` of weights.c."""
+
+    _fields_ = (
+        *((name, ctypes.c_int64) for name in ("outputs", "inputs", "wide")),
+        *((name, ctypes.c_void_p) for name in ("weight", "packed")),
+        ("next", ctypes.c_int64),
+    )
 
 
-def transformed(weight: Tensor) -> Tensor:
-    """(O, I, 3, 3) → (6 · 6, I, O)."""
-    places = by_place(weight).double()
-    return (transform() @ places.flatten(1)).to(weight.dtype).unflatten(1, places.shape[1:])
+def for_tiles(weight: Tensor, unit_in: int) -> Tensor:
+    """(O, I, 3, 3) → (blocks of output channels, 6 · 6, I, unit_out), with I and O padded to multiples."""
+    library = build.library(SOURCES, DEFINITIONS)
+    outputs, inputs, unit_out = *weight.shape[:2], 2 * library.quatcaps_lanes()
+    wide = -(-inputs // unit_in) * unit_in
+    tensors = {"weight": weight.contiguous(), "packed": weight.new_empty(-(-outputs // unit_out), 36, wide, unit_out)}
+    addresses = {name: tensor.data_ptr() for name, tensor in tensors.items()}
+    task = Weights(outputs=outputs, inputs=inputs, wide=wide, **addresses)
+    share(library.quatcaps_weights, task, tensors, outputs * inputs // WORTH_A_THREAD)
+    return tensors["packed"]
 
 
 def laid_out(parts: tuple[Tensor | None, ...], stride: int, lanes: int) -> dict[str, Tensor]:
@@ -87,13 +93,13 @@ def laid_out(parts: tuple[Tensor | None, ...], stride: int, lanes: int) -> dict[
     assert bias is not None
     assert conv2 is not None
     by_tiles = stride == 1 and conv1.shape[1] >= WORTH_TRANSFORMING
-    first = transformed(conv1) if by_tiles else by_place(conv1)
+    first = for_tiles(conv1, lanes) if by_tiles else packed(by_place(conv1), lanes, 2 * lanes)
     tensors = {
         "scale": scale.contiguous(),
         "shift": shift.contiguous(),
-        "transformed1" if by_tiles else "conv1": packed(first, lanes, 2 * lanes),
+        "transformed1" if by_tiles else "conv1": first,
         "bias": F.pad(bias, (0, -len(bias) % (2 * lanes))),
-        "conv2": packed(transformed(conv2), 2 * lanes, 2 * lanes),
+        "conv2": for_tiles(conv2, 2 * lanes),
     }
     return tensors if skip is None else tensors | {"skip": packed(by_place(skip), lanes, 2 * lanes)}
 

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from quatcaps.layers.native import DEFINITIONS, SOURCES, WORTH_TRANSFORMING, packed, transformed
+from quatcaps.layers.native import DEFINITIONS, SOURCES, WORTH_TRANSFORMING, for_tiles
 from quatcaps.native import build
 from quatcaps.native.calls import share
 from quatcaps.operators import operator
@@ -39,7 +39,7 @@ def pays(weight: Tensor) -> bool:
 def compute(images: Tensor, weight: Tensor) -> Tensor:
     library, output = build.library(SOURCES, DEFINITIONS), empty(images, weight)
     lanes = library.quatcaps_lanes()
-    tensors = {"input": images.contiguous(), "weights": packed(transformed(weight), lanes, 2 * lanes), "output": output}
+    tensors = {"input": images.contiguous(), "weights": for_tiles(weight, lanes), "output": output}
     sizes = (len(images), images.shape[1], len(weight), *images.shape[2:])
     task = Task(*sizes, *(tensors[name].data_ptr() for name in TENSORS), 0)
     share(library.quatcaps_convolution, task, tensors, len(images))

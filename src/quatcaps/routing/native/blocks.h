@@ -20,6 +20,8 @@ typedef struct {
     REAL *activation, *grad_mean, *grad_beta_u, *grad_beta_a;
     double inverse_temperature, variance_floor, contrast, mass_factor, least_mass, least_variance, damping;
     integer kind, damped, isotropic;
+    const double *inverse_temperatures; /* where all iterations come in one call: of each */
+    integer iterations;
     integer next; /* the next piece of work that no thread has taken */
 } Task;
 
@@ -136,13 +138,13 @@ typedef struct {
     integer place, pose, activation, map, kept; /* in the window; where its numbers begin in their tensors */
 } Child;
 
-/* The next children, as many as there are up to `most`, of child types first .. end, places outermost; with
- * coordinates of one place only. */
-APART integer next_children(Child *child, integer most, integer number, integer first, integer end, const Task *t,
-                            const Block *b)
+/* The next children, as many as there are up to `most`, of child types first .. end, places outermost, and of these each
+ * `every`-th; if that is 1, with coordinates of one place only. */
+APART integer some_children(Child *child, integer most, integer number, integer every, integer first, integer end,
+                            const Task *t, const Block *b)
 {
-    integer types = end - first, count = smaller(most, places_of(t) * types - number);
-    if (t->coordinates) count = smaller(count, types - number % types);
+    integer types = end - first, count = smaller(most, (places_of(t) * types - number + every - 1) / every);
+    if (every == 1 && t->coordinates) count = smaller(count, types - number % types);
     integer place = number / types, i = first + number % types;
     integer row = place / t->across, column = place % t->across;
     EACH(k, count) {
@@ -154,11 +156,18 @@ APART integer next_children(Child *child, integer most, integer number, integer 
         child[k].map = (t->shared ? i : in_window) * t->parents * CC;
         child[k].kept = in_window * 2 * RUN;
         child[k].maps = t->maps + child[k].map;
-        if (++i < end) continue;
-        i = first, place++;
-        if (++column == t->across) column = 0, row++;
+        for (i += every; i >= end; i -= types) {
+            place++;
+            if (++column == t->across) column = 0, row++;
+        }
     }
     return count;
+}
+
+INLINE integer next_children(Child *child, integer most, integer number, integer first, integer end, const Task *t,
+                             const Block *b)
+{
+    return some_children(child, most, number, 1, first, end, t, b);
 }
 
 /* Where the first position of each vector of a plain pair has the children of a plane. */
@@ -185,7 +194,7 @@ INLINE void fetch_activation(vector *a, const Child *child, const Task *t, const
     }
 }
 
-APART void fetch_child(vector *u, vector *a, const Child *child, const Task *t, const Block *b, integer w)
+INLINE void fetch_child(vector *u, vector *a, const Child *child, const Task *t, const Block *b, integer w)
 {
     fetch_pose(u, child, t, b, w);
     fetch_activation(a, child, t, b, w);
@@ -205,11 +214,16 @@ APART void scatter_child(const vector *du, const vector *da, const Child *child,
 }
 
 /* d = A u - m of a row of a pose, given -m, all at a pair of vectors */
+INLINE void deviate_by(vector *d, const vector *minus_m, const Map *A, const vector *u)
+{
+    FEW(x, C * P) d[x] = minus_m[x];
+    FEW(c, C) FEW(h, C) FEW(q, P) d[h * P + q] = add_scaled(d[h * P + q], A, h * C + c, u[c * P + q]);
+}
+
 INLINE void deviate(vector *d, const vector *minus_m, const REAL *map, const vector *u)
 {
     const Map A = map_at(map);
-    FEW(x, C * P) d[x] = minus_m[x];
-    FEW(c, C) FEW(h, C) FEW(q, P) d[h * P + q] = add_scaled(d[h * P + q], &A, h * C + c, u[c * P + q]);
+    deviate_by(d, minus_m, &A, u);
 }
 
 /* s, where a place is in the window: its row for r = 0, its column for r = 1; the number k of n, from 0, is at

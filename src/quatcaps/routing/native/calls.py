@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Mapping
+from typing import Any
 
 from torch import Tensor
 
@@ -45,12 +46,14 @@ class Task(ctypes.Structure):
         *((name, ctypes.c_void_p) for name in TENSORS),
         *((name, ctypes.c_double) for name in NUMBERS),
         *((name, ctypes.c_int64) for name in FLAGS),
+        ("inverse_temperatures", ctypes.c_void_p),
+        ("iterations", ctypes.c_int64),
         ("next", ctypes.c_int64),
     )
 
 
-def run(function: str, window: Window, tensors: Mapping[str, Tensor]) -> None:
-    """Calls a function of the library; results go into tensors made before."""
+def run(function: str, window: Window, tensors: Mapping[str, Tensor], **settings: Any) -> None:
+    """Calls a function of the library; results go into tensors made before. `settings` are those of an M-step."""
     images, children, dims, height, width = tensors["poses"].shape
     parents, columns = tensors["maps"].shape[2:4]
     grid = window.positions(height, width)
@@ -61,7 +64,7 @@ def run(function: str, window: Window, tensors: Mapping[str, Tensor]) -> None:
         *(window.height, window.width, window.stride, *flags, *grid, *division(images, children)),
     )
     addresses = {name: tensor.data_ptr() for name, tensor in tensors.items()}
-    task = Task(**dict(zip(SIZES, sizes, strict=True)), **addresses)
+    task = Task(**dict(zip(SIZES, sizes, strict=True)), **addresses, **settings)
     library = libraries.library(tensors["poses"].dtype, dims // columns, columns)
     votes = images * children * parents * window.places * grid[0] * grid[1]
     share(getattr(library, function), task, tensors, votes // WORTH_A_THREAD)

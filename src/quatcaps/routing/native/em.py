@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import math
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
 from quatcaps.native.calls import share
-from quatcaps.operators import operator
-from quatcaps.routing.m_step import GRADS, MOMENTS, SETTINGS, by_operator
-from quatcaps.routing.moments import LEAST_MASS
-from quatcaps.routing.native import libraries
+from quatcaps.operators import only_numbers, operator
+from quatcaps.routing.m_step import GRADS, MOMENTS, SETTINGS, by_operator, numbers_of
+from quatcaps.routing.moments import LEAST_MASS, SummedVotes
+from quatcaps.routing.native import NativeVotes, VotesSideBySide, libraries
 from quatcaps.routing.native.calls import FLAGS, NUMBERS, Task
-from quatcaps.routing.native.side_by_side import FEW
+from quatcaps.routing.native.calls import run as call
+from quatcaps.routing.native.operators import shapes
+from quatcaps.routing.native.side_by_side import FEW, parents_apart
+
+if TYPE_CHECKING:
+    from quatcaps.routing.em import EM
 
 WORTH_A_THREAD = 2**10
 """Parents for which waking a thread repays."""
@@ -39,16 +45,21 @@ def empty_like(values: Tensor) -> Tensor:
     return values.new_empty(values.movedim(0, -3).shape).movedim(-3, 0)
 
 
-def run(function: str, centre: Tensor, tensors: dict[str, Tensor], settings: tuple[Any, ...]) -> None:
-    """Calls a function of the library for parents of the centre's shape; all other tensors are laid out so."""
+def named(settings: tuple[Any, ...]) -> dict[str, Any]:
+    """Settings as fields of a `Task`."""
     from quatcaps.routing.em import DAMPING, LEAST_VARIANCE
 
+    numbers = dict(zip(NUMBERS, (*settings[:4], LEAST_MASS, LEAST_VARIANCE, DAMPING), strict=True))
+    return numbers | dict(zip(FLAGS, settings[4:], strict=True))
+
+
+def run(function: str, centre: Tensor, tensors: dict[str, Tensor], settings: tuple[Any, ...]) -> None:
+    """Calls a function of the library for parents of the centre's shape; all other tensors are laid out so."""
     images, parents, dims, height, width = centre.shape
     images, height = (1, images * height) if beside(centre) else (images, height)
     sizes = {"images": images, "parents": parents, "grid_height": height, "grid_width": width}
-    numbers = dict(zip(NUMBERS, (*settings[:4], LEAST_MASS, LEAST_VARIANCE, DAMPING), strict=True))
     addresses = {name: tensor.data_ptr() for name, tensor in tensors.items()}
-    task = Task(**sizes, **numbers, **dict(zip(FLAGS, settings[4:], strict=True)), **addresses)
+    task = Task(**sizes, **named(settings), **addresses)
     library = libraries.m_step(centre.dtype, dims)
     share(getattr(library, function), task, tensors, images * parents * height * width // WORTH_A_THREAD)
 
@@ -113,3 +124,40 @@ em_step = operator(
 )
 m_step = partial(by_operator, em_step)
 """From moments to parents."""
+
+
+def all_iterations(
+    votes: SummedVotes, betas: tuple[Tensor, Tensor], settings: EM, mass_factor: float
+) -> tuple[Tensor, Tensor] | None:
+    """All of EM routing in one call: poses (N, J, D, H, W) and activations (N, J, H, W), the bits of one call for each
+    step. None where more is wanted than numbers, or where positions compete with each other for a child."""
+    from quatcaps.routing.votes import Votes
+
+    sums = votes.sums if type(votes) is Votes else votes
+    if type(sums) is VotesSideBySide:
+        found = iterate(sums.votes, betas, settings, mass_factor)
+        return found and (parents_apart(found[0], sums.shapes), parents_apart(found[1], sums.shapes))
+    return iterate(sums, betas, settings, mass_factor) if type(sums) is NativeVotes else None
+
+
+def iterate(
+    sums: NativeVotes, betas: tuple[Tensor, Tensor], settings: EM, mass_factor: float
+) -> tuple[Tensor, Tensor] | None:
+    if sums.shapes.everywhere or not only_numbers((*sums.children, *betas)):
+        return None
+    from quatcaps.routing.em import inverse_temperature
+
+    poses, activations, maps = sums.children
+    window = sums.shapes.window
+    one, pose = shapes(poses, maps, window)
+    scratch = poses.new_empty(4 * math.prod(pose) + 2 * math.prod(one))
+    sizes = [math.prod(pose)] * 4 + [math.prod(one)] * 2
+    between = dict(zip(("mean", "first", "second", "precision", "mass", "logit"), scratch.split(sizes), strict=True))
+    made = {"centre": poses.new_empty(pose), "activation": poses.new_empty(one)}
+    given = {"poses": poses, "activations": activations, "maps": maps}
+    given |= dict(zip(("beta_u", "beta_a"), (beta.to(poses.dtype).contiguous() for beta in betas), strict=True))
+    temperatures = [inverse_temperature(iteration) for iteration in range(1, settings.iterations + 1)]
+    given["inverse_temperatures"] = torch.tensor(temperatures, dtype=torch.float64)
+    numbers = named(numbers_of(settings, 0.0, mass_factor))
+    call("quatcaps_em_routing", window, given | between | made, iterations=settings.iterations, **numbers)
+    return made["centre"], made["activation"]

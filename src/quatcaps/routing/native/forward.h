@@ -6,17 +6,24 @@
 enum { F = 2 * D + 1 };
 static const REAL LEAST_TOTAL = IS_DOUBLE ? 0x1p-512 : 0x1p-64; /* of exponentials, that they keep their digits */
 
-/* d and l of a child to one parent */
-INLINE void logit(vector *d, vector *l, const vector *parent, const REAL *map, const vector *u)
+/* d and l of a child to one parent; and beside it, where they are given, steps towards some powers */
+INLINE void logit(vector *d, vector *l, Power *power, const vector *parent, const REAL *map, const vector *u)
 {
-    FEW(q, P) l[q] = parent[2 * D * P + q];
+    const Map A = map_at(map);
+    const int beside = power && R == 1;
     EACH(r, R) {
         vector x[C * P], scaled[C * P];
-        deviate(x, parent + r * C * P, map, u + r * C * P);
+        FEW(h, C * P) x[h] = parent[r * C * P + h];
+        FEW(c, C) {
+            FEW(h, C) FEW(q, P) x[h * P + q] = add_scaled(x[h * P + q], &A, h * C + c, u[(r * C + c) * P + q]);
+            if (beside) FEW(q, P) power_step(power + q, c);
+        }
+        if (!r) FEW(q, P) l[q] = parent[2 * D * P + q];
         FEW(h, C * P) scaled[h] = parent[(D + r * C) * P + h] * x[h];
         FEW(h, C * P) l[h % P] -= scaled[h] * x[h];
         FEW(h, C * P) d[r * C * P + h] = x[h];
     }
+    if (power) FEW(k, DEGREE) if (!beside || k >= C) FEW(q, P) power_step(power + q, k);
 }
 
 /* to all parents, and the maximum of l */
@@ -26,7 +33,7 @@ APART void logits(vector *d, vector *l, vector *top, const vector *parent, const
     FEW(q, P) highest[q] = all(-(REAL)__builtin_inf());
     for (const vector *end = parent + J * F * P; parent < end; parent += F * P, maps += CC, d += D * P, l += P) {
         vector sum[P];
-        logit(d, sum, parent, maps, u);
+        logit(d, sum, NULL, parent, maps, u);
         FEW(q, P) highest[q] = larger(highest[q], sum[q]);
         FEW(q, P) l[q] = sum[q];
     }
@@ -64,10 +71,11 @@ INLINE void weigh_and_find(vector *d, vector *weight, vector *total, vector *hig
     weight -= P;
     EACH(j, J) {
         vector e[P];
+        Power power[P];
         if (highest) FEW(q, P) top[q] = larger(top[q], l[q]);
-        FEW(q, P) e[q] = l[q];
-        logit(d, l, parent, maps, u);
-        FEW(q, P) e[q] = power_of_two(e[q]);
+        FEW(q, P) power[q] = power_from(l[q]);
+        logit(d, l, power, parent, maps, u);
+        FEW(q, P) e[q] = power_end(power[q]);
         if (j) FEW(q, P) weight[q] = e[q];
         FEW(q, P) sum[q] += e[q];
         parent += F * P, maps += CC, weight += P, d += D * P;
@@ -224,15 +232,20 @@ APART void add_to_mean(vector *sum, const Child *child, const vector *au, intege
     FEW(x, C * P) sum[r * C * P + x] = total[x];
 }
 
+/* The maps of the children follow each other, and the next one is loaded ahead. */
 APART void add_about_mean(vector *sum, const Child *child, const vector *u, const vector *a, integer some, integer j,
-                          integer r)
+                          integer r, integer J)
 {
+    const REAL *maps = child->maps + j * CC;
+    Map A = map_at(maps);
     vector first[C * P], second[C * P], d[C * P], given[C * P];
     sum += r * C * P;
     FEW(x, C * P) first[x] = sum[D * P + x], second[x] = sum[2 * D * P + x];
     EACH(k, some) {
         RELOAD;
-        deviate(d, sum, child[k].maps + j * CC, u + (k * D + r * C) * P);
+        deviate_by(d, sum, &A, u + (k * D + r * C) * P);
+        if (k + 1 < some) maps += J * CC;
+        A = map_at(maps);
         FEW(x, C * P) given[x] = a[k * P + x % P] * d[x];
         FEW(x, C * P) first[x] += given[x];
         FEW(x, C * P) second[x] += given[x] * d[x];
@@ -246,26 +259,28 @@ APART void weigh_votes(vector *sums, vector *chosen, vector *total, integer ever
 {
     const integer J = t->parents, W = b->wide, count = places_of(t) * t->children;
     vector u[MOST_CHILDREN * D * P], a[P], placed[MOST_WIDE * 2 * P] = {0};
-    Child child[MOST_CHILDREN], taken[MOST_CHILDREN];
+    Child child[MOST_CHILDREN];
 
     EACH(x, W * P) chosen[x] = total[x] = all(0);
     for (integer number = 0, some; number < count; number += some) {
         some = next_children(child, MOST_CHILDREN, number, 0, t->children, t, b);
+        EACH(w, W) EACH(k, some) {
+            fetch_activation(a, child + k, t, b, w);
+            FEW(q, P) total[w * P + q] += a[q];
+        }
+    }
+    for (integer number = 0, some; number < count; number += some * every) {
+        some = some_children(child, MOST_CHILDREN, number, every, 0, t->children, t, b);
         EACH(w, W) {
-            integer taking = 0;
             EACH(k, some) {
-                vector *au = u + taking * D * P;
-                fetch_activation(a, child + k, t, b, w);
-                FEW(q, P) total[w * P + q] += a[q];
-                if ((number + k) % every) continue;
-                fetch_pose(au, child + k, t, b, w);
+                vector *au = u + k * D * P;
+                fetch_child(au, a, child + k, t, b, w);
                 FEW(q, P) chosen[w * P + q] += a[q];
                 EACH(h, D) FEW(q, P) au[h * P + q] *= a[q];
                 if (t->coordinates) EACH(r, 2) FEW(q, P)
                     placed[(w * 2 + r) * P + q] += a[q] * place_of(child[k].place, r, t);
-                taken[taking++] = child[k];
             }
-            EACH(j, J) EACH(r, R) add_to_mean(sums + (w * J + j) * U * P, taken, u, taking, j, r);
+            EACH(j, J) EACH(r, R) add_to_mean(sums + (w * J + j) * U * P, child, u, some, j, r);
         }
     }
     if (t->coordinates) EACH(w, W) EACH(j, J) EACH(r, 2) FEW(q, P)
@@ -312,11 +327,12 @@ static void uniform(const Task *t, const Block *b, vector *scratch)
     }
     put_parents(t->mean, sums, U, D, -1, t, b);
     for (integer number = 0, some; number < count; number += some) {
-        some = next_children(child, MOST_CHILDREN, number, 0, t->children, t, b);
+        const integer alike = t->shared ? t->children - number % t->children : count; /* whose maps follow each other */
+        some = next_children(child, smaller(MOST_CHILDREN, alike), number, 0, t->children, t, b);
         if (t->coordinates) move_parents(sums, U, t->mean, child->place, t, b);
         EACH(w, W) {
             EACH(k, some) fetch_child(u + k * D * P, a + k * P, child + k, t, b, w);
-            EACH(j, J) EACH(r, R) add_about_mean(sums + (w * J + j) * U * P, child, u, a, some, j, r);
+            EACH(j, J) EACH(r, R) add_about_mean(sums + (w * J + j) * U * P, child, u, a, some, j, r, J);
         }
     }
     put_parents(t->first, sums + D * P, U, D, (REAL)1 / J, t, b);

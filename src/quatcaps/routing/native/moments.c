@@ -70,6 +70,19 @@ static int forward(Task *t, Forward *walk, integer size, integer besides)
 int quatcaps_em_step(Task *t) { return forward(t, em_step, E, 0); }
 int quatcaps_em_step_backward(Task *t) { return forward(t, em_step_backward, E, 0); }
 #else
+/* All of EM routing, where no position needs to know of another: what one step leaves in its tensors, the next finds in
+ * the cache. Centres are read before they are written, so they may be those that moments are about. */
+static void em_routing(const Task *t, const Block *b, vector *scratch)
+{
+    Task step = *t;
+    uniform(t, b, scratch);
+    EACH(k, t->iterations) {
+        if (k) moments(t, b, scratch), step.mean = t->centre;
+        step.inverse_temperature = t->inverse_temperatures[k];
+        em_step(&step, b, scratch);
+    }
+}
+
 static void over_image(const Task *t, integer image, ByChildren *walk, const Scratch *scratch, const Piece *piece)
 {
     EACH(number, scratch->blocks) {
@@ -115,6 +128,7 @@ static int by_children(Task *t, ByChildren *before, ByChildren *walk, integer si
 int quatcaps_totals(Task *t) { return by_children(t, NULL, totals, F, D + 1); }
 int quatcaps_moments(Task *t) { return forward(t, moments, 2 * F, MOST_CHILDREN * (D + 1)); }
 int quatcaps_uniform(Task *t) { return forward(t, uniform, U, 0); }
+int quatcaps_em_routing(Task *t) { return forward(t, em_routing, E > 2 * F ? E : 2 * F, MOST_CHILDREN * (D + 1)); }
 int quatcaps_moments_backward(Task *t)
 {
     ByChildren *before = t->top ? activations_backward : NULL;
