@@ -19,7 +19,7 @@ INLINE vector square_root(vector y)
 }
 
 typedef struct {
-    vector shift[D], spread[D], variance[D], divisor, log_variance; /* log_variance: summed over h */
+    vector shift[D], spread[D], variance[D], share, log_variance; /* share: 1 / R, log_variance: summed over h */
 } Gaussian;
 
 /* spread, the variance before it is bounded, is S2/R - s^2 with s = S1/R, R no less than the least mass; or, damped,
@@ -27,22 +27,25 @@ typedef struct {
 INLINE Gaussian gaussian(const vector *x, const Task *t)
 {
     const vector R = OF(0, MASS);
-    Gaussian g = {.divisor = t->damped ? R + (REAL)t->damping : larger(R, all(t->least_mass)), .log_variance = all(0)};
-    vector mean = all(0);
+    Gaussian g = {.share = 1 / (t->damped ? R + (REAL)t->damping : larger(R, all(t->least_mass))), .log_variance = all(0)};
     EACH(h, D) {
         vector first = OF(0, FIRST + h), second = OF(0, SECOND + h);
         if (t->damped) {
-            g.shift[h] = (first - (REAL)t->damping * OF(0, MEAN + h)) / g.divisor;
-            g.spread[h] = (second - g.shift[h] * (2 * first - g.shift[h] * R)) / g.divisor;
+            g.shift[h] = (first - (REAL)t->damping * OF(0, MEAN + h)) * g.share;
+            g.spread[h] = (second - g.shift[h] * (2 * first - g.shift[h] * R)) * g.share;
         } else {
-            g.shift[h] = first / g.divisor;
-            g.spread[h] = second / g.divisor - g.shift[h] * g.shift[h];
+            g.shift[h] = first * g.share;
+            g.spread[h] = second * g.share - g.shift[h] * g.shift[h];
         }
         g.variance[h] = larger(g.spread[h], all(0));
-        mean += g.variance[h] / (REAL)D;
+    }
+    if (t->isotropic) {
+        vector mean = all(0);
+        EACH(h, D) mean += g.variance[h] / (REAL)D;
+        EACH(h, D) g.variance[h] = mean;
     }
     EACH(h, D) {
-        g.variance[h] = (t->isotropic ? mean : g.variance[h]) + (REAL)t->variance_floor;
+        g.variance[h] += (REAL)t->variance_floor;
         g.log_variance += logarithm(g.variance[h]);
     }
     return g;
@@ -156,16 +159,16 @@ INLINE void grad_of_moments(vector *x, const Gaussian *g, integer j, const Task 
         const vector ds = (t->isotropic ? mean : dspread[h]);
         vector dshift = OF(0, BY_MEAN + h);
         if (t->damped) {
-            dshift += 2 * ds * ((s * R - first) / g->divisor);
-            OF(0, FIRST + h) = dshift / g->divisor - 2 * s * (ds / g->divisor);
-            dmass += (ds * (s * s - g->spread[h]) - dshift * s) / g->divisor;
+            dshift += 2 * ds * ((s * R - first) * g->share);
+            OF(0, FIRST + h) = dshift * g->share - 2 * s * (ds * g->share);
+            dmass += (ds * (s * s - g->spread[h]) - dshift * s) * g->share;
         } else {
             dshift -= 2 * s * ds;
-            OF(0, FIRST + h) = dshift / g->divisor;
-            dmass -= (ds * (second / g->divisor) + dshift * s) / g->divisor;
+            OF(0, FIRST + h) = dshift * g->share;
+            dmass -= (ds * (second * g->share) + dshift * s) * g->share;
         }
-        OF(0, BY_MEAN + h) -= e / g->divisor * dshift;
-        OF(0, SECOND + h) = ds / g->divisor;
+        OF(0, BY_MEAN + h) -= e * g->share * dshift;
+        OF(0, SECOND + h) = ds * g->share;
     }
     if (!t->damped) EACH(lane, LANES) if (R[lane] < (REAL)t->least_mass) dmass[lane] = 0;
     OF(0, MASS) = dmass + (REAL)t->mass_factor * dcost * (D * t->beta_u[j] + g->log_variance / 2);

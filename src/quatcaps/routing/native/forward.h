@@ -16,14 +16,14 @@ INLINE void logit(vector *d, vector *l, Power *power, const vector *parent, cons
         FEW(h, C * P) x[h] = parent[r * C * P + h];
         FEW(c, C) {
             FEW(h, C) FEW(q, P) x[h * P + q] = add_scaled(x[h * P + q], &A, h * C + c, u[(r * C + c) * P + q]);
-            if (beside) FEW(q, P) power_step(power + q, c);
+            if (beside) FEW(q, P) step_to_power(power + q, c);
         }
         if (!r) FEW(q, P) l[q] = parent[2 * D * P + q];
         FEW(h, C * P) scaled[h] = parent[(D + r * C) * P + h] * x[h];
         FEW(h, C * P) l[h % P] -= scaled[h] * x[h];
         FEW(h, C * P) d[r * C * P + h] = x[h];
     }
-    if (power) FEW(k, DEGREE) if (!beside || k >= C) FEW(q, P) power_step(power + q, k);
+    if (power) FEW(k, DEGREE) if (!beside || k >= C) FEW(q, P) step_to_power(power + q, k);
 }
 
 /* to all parents, and the maximum of l */
@@ -73,9 +73,9 @@ INLINE void weigh_and_find(vector *d, vector *weight, vector *total, vector *hig
         vector e[P];
         Power power[P];
         if (highest) FEW(q, P) top[q] = larger(top[q], l[q]);
-        FEW(q, P) power[q] = power_from(l[q]);
+        FEW(q, P) power[q] = power_begun(l[q]);
         logit(d, l, power, parent, maps, u);
-        FEW(q, P) e[q] = power_end(power[q]);
+        FEW(q, P) e[q] = power_done(power + q);
         if (j) FEW(q, P) weight[q] = e[q];
         FEW(q, P) sum[q] += e[q];
         parent += F * P, maps += CC, weight += P, d += D * P;
