@@ -77,6 +77,8 @@ def test_every_combination_is_tried_on_held_out_images_alone() -> None:
         ({"seeds": 0}, "seeds"),
         ({"tried": ("epochs=3",)}, "--try without --validation"),
         ({"validation": 1.0}, "must lie between 0 and 1"),
+        ({"recipe": "best"}, "--recipe best without --validation"),
+        ({"recipe": "bset", "validation": 0.1}, "did you mean 'best'"),
         ({"validation": 0.1, "tried": ("epochs",)}, "write it as NAME=VALUE,VALUE"),
         ({"validation": 0.1, "tried": ("epoch=3",)}, "did you mean 'epochs'"),
         ({"validation": 0.1, "tried": ("seed=3",)}, "unknown setting to try 'seed'"),
@@ -89,6 +91,26 @@ def test_every_combination_is_tried_on_held_out_images_alone() -> None:
 def test_what_cannot_be_is_said_before_anything_is_trained(asked: dict, words: str) -> None:
     with pytest.raises(QuatcapsError, match=words):
         Request(**asked).rows()
+
+
+def test_other_recipes_are_compared_on_held_out_images_too(tmp_path: Path) -> None:
+    asked = Request(("cifar10",), validation=0.1, recipe="best", tried=("epochs=120,300",), output=tmp_path)
+    kept, longer = asked.rows()
+    assert [row.key for row in (kept, longer)] == [f"best-held-out/cifar10/epochs={epochs}" for epochs in (120, 300)]
+    assert kept.config(2) == best("cifar10").changed({"validation": 0.1, "test": False, "seed": 2})
+    assert (longer.config(0).epochs, longer.timed) == (300, False)
+    network = replace(asked, tried=("model=qcn-rotor-deep",)).rows()[0].config(0)
+    assert (network.model, network.model_settings) == ("qcn-rotor-deep", {})
+    for row, percent in ((kept, 9.6), (longer, 8.8)):
+        leave(tmp_path, short_run(row, 0, percent))
+    entries, problems = collect(replace(asked, tried=()).with_recorded([]), tmp_path)
+    assert problems == []
+    table, (page, _) = seconds.write(asked.name, entries, tmp_path)
+    assert [row[1] for row in table.rows] == ["epochs=300", "epochs=120"]
+    text = page.read_text(encoding="utf-8")
+    assert text.startswith("# Runs on held-out images\n")
+    assert "changes to the recipe `best`" in text
+    assert "thrown away" not in text
 
 
 def test_a_setting_of_later_versions_makes_a_difference() -> None:

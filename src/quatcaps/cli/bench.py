@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
-from quatcaps.cli.choices import DATASETS, completing
+from quatcaps.cli.choices import DATASETS, RECIPES, completing
 from quatcaps.cli.flags import DataDir, Device
 from quatcaps.console import say, standard_output
 from quatcaps.errors import QuatcapsError
@@ -123,6 +123,15 @@ def bench(
             rich_help_panel=TO_ERROR,
         ),
     ] = None,
+    recipe: Annotated[
+        str,
+        typer.Option(
+            metavar="NAME",
+            help="with --validation: the recipe that is trained, and that --try changes",
+            autocompletion=completing(RECIPES),
+            rich_help_panel=TO_ERROR,
+        ),
+    ] = "fast",
     again: Annotated[
         bool, typer.Option("--again", help="train seeds again that are recorded", rich_help_panel=TO_ERROR)
     ] = False,
@@ -165,6 +174,7 @@ def bench(
             seeds=seeds,
             validation=validation,
             tried=tuple(tried or ()),
+            recipe=recipe,
             quick=quick,
             again=again,
             budget=budget,
@@ -175,8 +185,10 @@ def bench(
         )
         carry_out(request, standard_output())
         return
-    if dataset or tried or validation is not None or again or quick:
-        raise QuatcapsError("--dataset, --try, --validation, --again and --quick belong to --to-error: add it")
+    if dataset or tried or validation is not None or recipe != "fast" or again or quick:
+        raise QuatcapsError(
+            "--dataset, --try, --validation, --recipe, --again and --quick belong to --to-error: add it"
+        )
     from quatcaps.bench.plan import Plan
     from quatcaps.bench.run import measure_plan, write_results
     from quatcaps.bench.tables import all_tables, remarks

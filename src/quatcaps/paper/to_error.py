@@ -18,7 +18,7 @@ from quatcaps.errors import QuatcapsError, at_least_one, unknown_name
 from quatcaps.paper.ablation import FOLDS
 from quatcaps.paper.collection import collect
 from quatcaps.paper.miniature import quick
-from quatcaps.paper.recipes import fast
+from quatcaps.paper.recipes import RECIPES, configured
 from quatcaps.paper.record import read_record
 from quatcaps.paper.reproduce import tell
 from quatcaps.paper.row import Row, whole
@@ -34,6 +34,8 @@ NAME, HELD_OUT = "to-error", "to-error-held-out"
 """Of the tables and of the folders of records, on test images and on held-out ones."""
 FIXED = ("dataset", "seed", "data_seed", "validation", "test", "device")
 """Settings that are not to be tried: the command has its own word for them."""
+FAST = "fast"
+"""The recipe whose seconds are told."""
 RECIPE = "recipe"
 """The folder of held-out runs that change nothing."""
 
@@ -42,12 +44,13 @@ RECIPE = "recipe"
 class Request:
     """What was asked for. datasets: all of the paper's without any. validation: the part of the training images to be
     measured on instead of the test images, of which nothing is looked at then; tried: settings, each as
-    NAME=VALUE,VALUE, of which every combination is trained."""
+    NAME=VALUE,VALUE, of which every combination is trained; recipe: what they are changes to."""
 
     datasets: tuple[str, ...] = ()
     seeds: int = 10
     validation: float | None = None
     tried: tuple[str, ...] = ()
+    recipe: str = FAST
     quick: bool = False
     again: bool = False
     budget: float | None = None
@@ -65,13 +68,21 @@ class Request:
             raise QuatcapsError(
                 "--try without --validation: settings are chosen on held-out images; give --validation 0.1"
             )
+        if self.recipe not in RECIPES:
+            raise unknown_name("recipe", self.recipe, RECIPES)
+        if self.recipe != FAST and self.validation is None:
+            raise QuatcapsError(
+                f"--recipe {self.recipe} without --validation: seconds to the paper's errors are those of {FAST}; give "
+                "--validation 0.1 to compare settings on held-out images"
+            )
         if self.validation is not None and not 0 < self.validation < 1:
             raise QuatcapsError(f"validation = {self.validation}: the part to hold out must lie between 0 and 1")
 
     @property
     def name(self) -> str:
         """Of the table; a miniature's never stands among real ones."""
-        return (NAME if self.validation is None else HELD_OUT) + ("-quick" if self.quick else "")
+        held_out = HELD_OUT if self.recipe == FAST else f"{self.recipe}-held-out"
+        return (NAME if self.validation is None else held_out) + ("-quick" if self.quick else "")
 
     @property
     def place(self) -> Place:
@@ -122,18 +133,18 @@ class Request:
         return Row(
             key=f"{self.name}/{dataset}" + (f"/{words or RECIPE}" if held_out else ""),
             tables=(self.name,),
-            system=words.replace(",", ", ") or "fast",
-            recipe="fast",
+            system=words.replace(",", ", ") or self.recipe,
+            recipe=self.recipe,
             dataset=dataset,
-            configuration=partial(configure, dataset, {**changes, **held_out}),
+            configuration=partial(configure, self.recipe, dataset, {**changes, **held_out}),
             published=None if held_out else PUBLISHED[dataset, "qcn"],
             folds=FOLDS if held_out and dataset == "smallnorb" else (),
-            timed=True,
+            timed=self.recipe == FAST,
         )
 
 
-def configure(dataset: str, changes: Mapping[str, Any]) -> TrainingConfig:
-    return whole(fast(dataset).changed(changes))
+def configure(recipe: str, dataset: str, changes: Mapping[str, Any]) -> TrainingConfig:
+    return whole(configured(recipe, {"dataset": dataset, **changes}))
 
 
 def combinations(tried: Sequence[str]) -> list[dict[str, Any]]:
