@@ -14,6 +14,7 @@ and the same of cifar10 with --validation 0.1.
 
 from __future__ import annotations
 
+import argparse
 import math
 import statistics
 import sys
@@ -70,9 +71,11 @@ def table(results: Path = RESULTS) -> Table:
 
 
 def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("results", type=Path, nargs="?", default=RESULTS, help="where the records lie")
     console = Console()
     try:
-        console.print(table(Path(sys.argv[1]) if len(sys.argv) > 1 else RESULTS).rich(console.width))
+        console.print(table(parser.parse_args().results).rich(console.width))
     except QuatcapsError as error:
         sys.exit(f"error: {error}")
 

@@ -11,6 +11,7 @@ from test_fused import SETTINGS, example_moments
 from torch import Tensor
 
 from quatcaps.capsules import Capsules
+from quatcaps.errors import QuatcapsError
 from quatcaps.routing import EM, Moments, Parents, Votes, Window, em
 from quatcaps.routing.native import em as em_native
 from quatcaps.routing.native import libraries
@@ -152,3 +153,11 @@ def test_iterations_come_one_by_one_where_more_than_numbers_is_wanted(monkeypatc
         watched = Watched(*children, window, backend="native")
         em.em_routing(watched, betas[0], betas[1], EM())
         assert watched.asked == 1
+
+
+@pytest.mark.parametrize("gradients", [True, False])
+def test_betas_of_other_parents_are_refused(gradients: bool) -> None:
+    rows, columns, window, size = WINDOWS["quaternions"]
+    children, _ = layer(rows, columns, window, size=size, dtype=torch.float32)
+    with torch.set_grad_enabled(gradients), pytest.raises(QuatcapsError, match=r"\(2,\): 3 parent types need \(3,\)"):
+        em.em_routing(Votes(*children, window, backend="native"), torch.zeros(2), torch.zeros(2), EM())

@@ -25,7 +25,6 @@ COUNTED = (
     "away, which compile and load the kernels), reading the images and copying them to the GPU, making the network, "
     "the checkpoint and the measurement at the end. Runs side by side on one GPU take longer than one alone.",
 )
-TITLES = {"fast": "Short runs"}
 HELD_OUT = (
     "Errors on images that are held out of the training images (of smallNORB whole toys, other ones for each of five "
     "seeds); no test image was looked at. Settings are changes to the recipe `{}`; the best mean comes first."
@@ -47,14 +46,13 @@ def write(name: str, entries: Sequence[Entry], output: Path, *, quick: bool = Fa
 
 def page(name: str, table: Table, entries: Sequence[Entry], *, pictured: bool, quick: bool) -> str:
     """The Markdown page."""
-    stale, recipe = outdated(entries), entries[0].row.recipe
-    counted = COUNTED if entries[0].row.timed else COUNTED[:1]
+    stale, recipe, timed = outdated(entries), entries[0].row.recipe, entries[0].row.timed
     differing = "Recorded with other settings than the recipe has now:\n" + "\n".join(f"- {each}" for each in stale)
     parts = [
-        "# The paper's errors in seconds" if pictured else f"# {TITLES.get(recipe, 'Runs')} on held-out images",
+        "# The paper's errors in seconds" if pictured else f"# {'Short runs' if timed else 'Runs'} on held-out images",
         table.markdown().rstrip(),
         *([f"![errors and seconds by seed]({name}.png)"] if pictured else [HELD_OUT.format(recipe)]),
-        *counted,
+        *(COUNTED if timed else COUNTED[:1]),
         *([QUICK] if quick else []),
         made_with("bench --to-error", entries, quick=quick),
         *([differing] if stale else []),

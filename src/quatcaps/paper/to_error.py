@@ -1,5 +1,5 @@
 """The paper's errors in seconds: the recipe `fast`, trained to its end over many seeds and measured once; and the same
-on held-out images, with other settings beside it, to choose the recipe by."""
+on held-out images, with other settings beside it, to choose that recipe by, or another."""
 
 from __future__ import annotations
 

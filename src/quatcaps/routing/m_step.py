@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
+from quatcaps.errors import QuatcapsError
 from quatcaps.routing.moments import Moments, Parents
 
 if TYPE_CHECKING:
@@ -35,6 +36,13 @@ def numbers_of(settings: EM, inverse_temperature: float, mass_factor: float) -> 
     )
 
 
+def check_betas(parents: int, *betas: Tensor) -> None:
+    """Raises unless there is one number for each parent type: the library and the kernels would read beside others."""
+    for beta in betas:
+        if tuple(beta.shape) != (parents,):
+            raise QuatcapsError(f"betas have shape {tuple(beta.shape)}: {parents} parent types need ({parents},)")
+
+
 def by_operator(
     step: Callable[..., Any],
     moments: Moments,
@@ -47,6 +55,7 @@ def by_operator(
     """From moments to parents, by an operator of these arguments."""
     from quatcaps.routing.em import Estimate
 
+    check_betas(moments.mass.shape[1], beta_u, beta_a)
     betas = (beta.to(moments.mass.dtype) for beta in (beta_u, beta_a))
     mean, precision, logit, activation = step(*moments, *betas, *numbers_of(settings, inverse_temperature, mass_factor))
     return Estimate(Parents(mean, precision, logit), activation)

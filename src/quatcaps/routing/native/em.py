@@ -1,4 +1,5 @@
-"""The M-step of EM routing in C, forward and backward; `em.m_step` is the formula."""
+"""The M-step of EM routing in C, forward and backward, and all iterations in one call where only numbers are wanted;
+`em.m_step` and `em.em_routing` are the formulas."""
 
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ from torch import Tensor
 
 from quatcaps.native.calls import share
 from quatcaps.operators import only_numbers, operator
-from quatcaps.routing.m_step import GRADS, MOMENTS, SETTINGS, by_operator, numbers_of
+from quatcaps.routing.m_step import GRADS, MOMENTS, SETTINGS, by_operator, check_betas, numbers_of
 from quatcaps.routing.moments import LEAST_MASS, SummedVotes
 from quatcaps.routing.native import NativeVotes, VotesSideBySide, libraries
 from quatcaps.routing.native.calls import FLAGS, NUMBERS, Task
@@ -148,6 +149,7 @@ def iterate(
     from quatcaps.routing.em import inverse_temperature
 
     poses, activations, maps = sums.children
+    check_betas(maps.shape[2], *betas)
     window = sums.shapes.window
     one, pose = shapes(poses, maps, window)
     scratch = poses.new_empty(4 * math.prod(pose) + 2 * math.prod(one))
