@@ -1,15 +1,19 @@
-"""What rounding does to the error: the recipe `fast` on held-out images, its steps computed in different arithmetic.
+"""What rounding and settings do to the error: the recipe `fast` on held-out images, in different arithmetic and with
+other settings.
 
     python benchmarks/arithmetic.py [results/arithmetic]
 
-reads the records that these commands wrote on a GPU, and prints their table:
+reads the records that these commands wrote on a GPU, and prints their tables:
 
     quatcaps bench --to-error --dataset smallnorb --validation 0.2 --try precision=float32,ieee,bf16 \\
         --output results/arithmetic/kernels
     python benchmarks/pytorch_blocks.py bench --to-error --dataset smallnorb --validation 0.2 \\
         --output results/arithmetic/pytorch-blocks
 
-and the same of cifar10 with --validation 0.1.
+the same of cifar10 with --validation 0.1, and each of label_smoothing=0.1, schedule=linear and batch=512 by
+
+    quatcaps bench --to-error --dataset cifar10 --validation 0.1 --try schedule=linear \\
+        --output results/arithmetic/settings
 """
 
 from __future__ import annotations
@@ -37,6 +41,13 @@ ARITHMETIC: Mapping[str, str] = {
     "PyTorch's blocks, TF32": "pytorch-blocks/runs/to-error-held-out/{}/recipe",
 }
 """Where the records of each lie, by dataset."""
+SETTINGS: Mapping[str, str] = {
+    "the recipe": ARITHMETIC[DEFAULT],
+    "linear schedule": "settings/runs/to-error-held-out/{}/schedule=linear",
+    "label smoothing 0.1": "settings/runs/to-error-held-out/{}/label_smoothing=0.1",
+    "batches of 512": "settings/runs/to-error-held-out/{}/batch=512",
+}
+"""The same of settings."""
 
 
 def errors_in(folder: Path) -> dict[int, float]:
@@ -50,24 +61,31 @@ def row(dataset: str, name: str, found: Mapping[int, float], default: Mapping[in
     shared = sorted(found.keys() & default.keys())
     differences = [found[seed] - default[seed] for seed in shared]
     against = NOTHING
-    if name != DEFAULT and len(shared) > 1:
+    if found is not default and len(shared) > 1:
         wrong_by = statistics.stdev(differences) / math.sqrt(len(shared))
         against = f"{statistics.fmean(differences):+.2f} ± {wrong_by:.2f}"
     mean = f"{statistics.fmean(found.values()):.2f}" if found else NOTHING
     return dataset, name, str(len(found)), mean, against
 
 
-def table(results: Path = RESULTS) -> Table:
-    """A row for each arithmetic on each dataset."""
-    rows = []
-    for dataset, title in DATASETS.items():
-        default = errors_in(results / ARITHMETIC[DEFAULT].format(dataset))
-        for name, folder in ARITHMETIC.items():
-            rows.append(row(title, name, errors_in(results / folder.format(dataset)), default))
-    if all(cells[3] == NOTHING for cells in rows):
+def rows(results: Path, dataset: str, folders: Mapping[str, str]) -> list[tuple[str, ...]]:
+    """Of a dataset, in the order of the folders; the first is what the others differ from."""
+    errors = {name: errors_in(results / folder.format(dataset)) for name, folder in folders.items()}
+    default = next(iter(errors.values()))
+    return [row(DATASETS[dataset], name, found, default) for name, found in errors.items()]
+
+
+def tables(results: Path = RESULTS) -> tuple[Table, Table]:
+    """A row for each arithmetic on each dataset, and for each setting on CIFAR-10."""
+    arithmetic = tuple(cells for dataset in DATASETS for cells in rows(results, dataset, ARITHMETIC))
+    settings = tuple(rows(results, "cifar10", SETTINGS))
+    if all(cells[3] == NOTHING for cells in (*arithmetic, *settings)):
         raise QuatcapsError(f"{results} has no record of arithmetic: give the folder that holds kernels/runs")
-    columns = ("dataset", "residual blocks", "seeds", "held-out error (%)", "more than the default's (points)")
-    return Table("Errors and arithmetic", columns, tuple(rows))
+    columns = ("seeds", "held-out error (%)", "more than the default's (points)")
+    return (
+        Table("Errors and arithmetic", ("dataset", "residual blocks", *columns), arithmetic),
+        Table("Errors and settings", ("dataset", "settings", *columns), settings),
+    )
 
 
 def main() -> None:
@@ -75,7 +93,8 @@ def main() -> None:
     parser.add_argument("results", type=Path, nargs="?", default=RESULTS, help="where the records lie")
     console = Console()
     try:
-        console.print(table(parser.parse_args().results).rich(console.width))
+        for table in tables(parser.parse_args().results):
+            console.print(table.rich(console.width))
     except QuatcapsError as error:
         sys.exit(f"error: {error}")
 

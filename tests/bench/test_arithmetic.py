@@ -18,13 +18,14 @@ from quatcaps.paper.to_error import Request
 ROOT = Path(__file__).parents[2]
 
 
-def test_the_documents_have_the_table() -> None:
+def test_the_documents_have_the_tables() -> None:
     text = (ROOT / "docs/performance.md").read_text(encoding="utf-8")
-    for cells in arithmetic.table().rows:
-        assert "| " + " | ".join(cells) + " |\n" in text
+    for table in arithmetic.tables():
+        for cells in table.rows:
+            assert "| " + " | ".join(cells) + " |\n" in text
 
 
-@pytest.mark.parametrize("folder", ["kernels", "pytorch-blocks"])
+@pytest.mark.parametrize("folder", ["kernels", "pytorch-blocks", "settings"])
 def test_records_are_of_the_recipe_as_it_is(folder: str) -> None:
     output = arithmetic.RESULTS / folder
     found, problems = collect(Request(validation=0.1, output=output).with_recorded([]), output)
@@ -44,12 +45,15 @@ def test_differences_are_those_of_shared_seeds(tmp_path: Path) -> None:
             changed = record | {"key": key, "seed": seed, "final": {"validation": {"errors": wrong, "images": 100}}}
             changed["config"] = record["config"] | {"seed": seed}
             (folder / f"seed-{seed}.json").write_text(json.dumps(changed), encoding="utf-8")
-    rows = {cells[1]: cells[2:] for cells in arithmetic.table(tmp_path).rows if cells[0] == "CIFAR-10"}
+    by_arithmetic, by_settings = arithmetic.tables(tmp_path)
+    rows = {cells[1]: cells[2:] for cells in by_arithmetic.rows if cells[0] == "CIFAR-10"}
     assert rows[arithmetic.DEFAULT] == ("3", "20.00", "–")
     assert rows["kernels, bf16"] == ("3", "45.00", "+3.00 ± 1.00")
     assert rows["kernels, float32"] == ("0", "–", "–")
+    assert by_settings.rows[0][2:] == rows[arithmetic.DEFAULT]
+    assert by_settings.rows[1][2:] == ("0", "–", "–")
     with pytest.raises(QuatcapsError, match="no record of arithmetic: give the folder"):
-        arithmetic.table(tmp_path / "nothing")
+        arithmetic.tables(tmp_path / "nothing")
 
 
 def test_no_block_runs_by_kernels_where_pytorchs_are_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:

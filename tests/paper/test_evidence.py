@@ -17,7 +17,7 @@ from quatcaps.models import build, parameter_count
 from quatcaps.paper import evidence_rates
 from quatcaps.paper.collection import Entry, collect
 from quatcaps.paper.cost import Cost, Times, cost_of
-from quatcaps.paper.evidence_lines import compared, matched, searches
+from quatcaps.paper.evidence_lines import compared, matched, paired, searches
 from quatcaps.paper.evidence_rates import FACTORS, choice, factor, standard_error
 from quatcaps.paper.evidence_rows import (
     EXPERIMENTS,
@@ -30,7 +30,8 @@ from quatcaps.paper.evidence_rows import (
     experiment_of,
     system_of,
 )
-from quatcaps.paper.evidence_tables import match_table, rate_table
+from quatcaps.paper.evidence_statistics import Estimate
+from quatcaps.paper.evidence_tables import match_table, pair_verdict, rate_table
 from quatcaps.paper.miniature import quick
 from quatcaps.paper.reproduce import Request, select
 from quatcaps.paper.rows import ROWS
@@ -184,9 +185,29 @@ def test_errors_at_the_end_come_first(entries: list[Entry]) -> None:
     assert lines["ResNet 153K"][6].startswith("+")
     assert lines["QCN, free maps"][-1] == "not told apart"
     assert lines["VB"][2:] == ("–",) * 6
-    assert [table.title.split(":")[0] for table in made.measured] == ["Azimuth, strict", "At the match"]
+    assert [table.title.split(":")[0] for table in made.measured] == ["Azimuth, strict", "At the match"], "no pair"
     searched = page("evidence", search_of(dict.fromkeys(FACTORS, 0.1)))
     assert [table.title.split(":")[0] for table in searched.measured] == ["Learning rates"]
+
+
+def test_rotors_are_compared_with_residual_networks_too(entries: list[Entry]) -> None:
+    """What the first has is less what the second has; the one with fewer errors is better."""
+    by_system = {system_of(entry.row): entry for entry in entries}
+    qcn, resnet = by_system[REFERENCE].records, by_system["resnet-153k"]
+    row = ROWS[f"{STRICT}/qcn-rotor"]
+    rotors = Entry(row, tuple(replace(record, key=row.key) for record in qcn))
+    made = page("evidence", [rotors if entry.row.key == row.key else entry for entry in entries])
+    (pairs,) = [table for table in made.measured if table.title.startswith("Other pairs")]
+    ((experiment, first, second, _, novel, verdict),) = pairs.rows
+    assert (experiment, first, second) == ("Azimuth, strict", "QCN, rotors", "ResNet 153K")
+    (strict,) = [found for name, found in compared(entries).items() if name == "azimuth-strict"]
+    mirrored = next(line for line in strict if line.entry is resnet).differences["novel"]
+    assert novel.startswith(f"{-mirrored.mean:+.2f}".replace("-", "−"))
+    assert verdict == "QCN, rotors: better"
+    (pair,) = paired([line for line in compared([rotors, resnet])["azimuth-strict"] if line.samples])
+    assert pair_verdict(replace(pair, differences={"novel": mirrored})) == "ResNet 153K: better"
+    assert pair_verdict(replace(pair, differences={"test": Estimate(0.1, -1.0, 1.2)})) == "not told apart"
+    assert pair_verdict(replace(pair, differences={"test": Estimate(0.1, None, None)})) == "–"
 
 
 def test_every_seed_has_the_epoch_of_its_match(entries: list[Entry]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+import textwrap
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 
@@ -23,6 +24,8 @@ ON_TOYS = tuple(name for name, each in EXPERIMENTS.items() if each.of_toys)
 OTHERS = tuple(name for name in EXPERIMENTS if name not in ON_TOYS)
 GAP = 0.8
 """Between systems and parts of QCN, in lines."""
+LETTERS = 20
+"""In a line of a panel's title."""
 BELOW = 0.3
 """Seeds stand so far below their mean."""
 ONE_SEED: Look = {"linestyle": "none", "marker": "|", "markersize": 6, "markeredgewidth": 1.0}
@@ -66,7 +69,7 @@ def _draw_on_toys(
     panels = list(figure.subplots(rows, columns, sharey=True).flat)
     ends = {EXPERIMENTS[name].protocol: [0.0] for name in lines}
     for axes, (name, members) in zip(panels, lines.items(), strict=False):
-        dress(axes, EXPERIMENTS[name].title, across, "")
+        dress(axes, textwrap.fill(EXPERIMENTS[name].title, LETTERS), across, "")
         ends[EXPERIMENTS[name].protocol] += draw(axes, members, levels)
         _name_lines(axes, levels, [line for found in lines.values() for line in found])
     for axes, name in zip(panels, lines, strict=False):

@@ -6,7 +6,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from quatcaps.paper.collection import Entry
-from quatcaps.paper.evidence_rows import EXPERIMENTS, PART, REFERENCE, SEARCH, Experiment, experiment_of, system_of
+from quatcaps.paper.evidence_rows import (
+    EXPERIMENTS,
+    PAIRS,
+    PART,
+    REFERENCE,
+    SEARCH,
+    Experiment,
+    experiment_of,
+    system_of,
+)
 from quatcaps.paper.evidence_statistics import Estimate, Sample, difference_of, mean_of, sample_of
 from quatcaps.paper.matching import match
 from quatcaps.paper.row import Row
@@ -36,6 +45,26 @@ def compared(entries: Sequence[Entry]) -> dict[str, list[Line]]:
         reference = samples.get(REFERENCE, {})
         found[name] = [_line(each, samples[system_of(each.row)], reference) for each in members]
     return found
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Two systems of an experiment other than QCN: what the errors of the first are less those of the second."""
+
+    first: Line
+    second: Line
+    differences: Mapping[str, Estimate]
+
+
+def paired(lines: Sequence[Line]) -> list[Pair]:
+    """Of an experiment, the `PAIRS` of which both have runs."""
+    found = {system_of(line.entry.row): line for line in lines if line.samples}
+    pairs = []
+    for first, second in ((found[one], found[other]) for one, other in PAIRS if one in found and other in found):
+        shared = [name for name in first.samples if name in second.samples]
+        between = {name: difference_of(first.samples[name], second.samples[name]) for name in shared}
+        pairs.append(Pair(first, second, between))
+    return pairs
 
 
 def samples_of(entry: Entry) -> dict[str, Sample]:

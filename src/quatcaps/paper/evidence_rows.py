@@ -85,6 +85,14 @@ CONTENDERS: Mapping[str, Contender] = {
 SYSTEMS = tuple(key for key, each in CONTENDERS.items() if each.recipe == MAIN)
 TAUGHT = tuple(key for key, each in CONTENDERS.items() if each.recipe == PRETRAINED)
 """They have seen more images than the others: rendered toys from all around."""
+PAIRS = (
+    ("qcn-rotor", "resnet-153k"),
+    ("qcn-rotor", "resnet-272k"),
+    ("qcn-rotor-pretrained", "qcn-rotor"),
+    ("resnet-153k-pretrained", "resnet-153k"),
+    ("qcn-rotor-pretrained", "resnet-153k-pretrained"),
+)
+"""Compared with each other, beside all with QCN: rotors with residual networks, and what rendered toys give to each."""
 PARTS = ("qcn/no-routing", "qcn/free", "qcn/fixed-axis", "qcn/one-trunk")
 TWINS = {REFERENCE: "qcn/best", "resnet-272k": "resnet-20", "cnn": "cnn"}
 """The same systems in Table II. Where images show no toys, their records have all that is needed here."""

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from quatcaps.paper.collection import Entry
-from quatcaps.paper.evidence_lines import Line, label, matched, measured_in, searches
+from quatcaps.paper.evidence_lines import Line, Pair, label, matched, measured_in, paired, searches
 from quatcaps.paper.evidence_rates import CHOSEN, FACTORS, choice, held_out_errors, standard_error
 from quatcaps.paper.evidence_rows import CONTENDERS, EXPERIMENTS, SEARCH, Experiment, default_rate, experiment_of
 from quatcaps.paper.evidence_statistics import RESAMPLES, Estimate, mean_of, of_percents
@@ -38,21 +38,23 @@ NOTES = (
     "Learning rates: the standard error is that of one mean, in points, from what folds and rates, added up, leave "
     "unexplained of a system's held-out errors.",
 )
-VERDICTS = {1: "QCN is better", -1: "QCN is worse", 0: "not told apart"}
+NOT_TOLD = "not told apart"
+VERDICTS = {1: "QCN is better", -1: "QCN is worse", 0: NOT_TOLD}
 
 
 def evidence_tables(lines: Mapping[str, Sequence[Line]], entries: Sequence[Entry]) -> tuple[Table, ...]:
-    """One for each experiment, at the end of training; the match; the rates."""
+    """One for each experiment, at the end of training; other pairs; the match; the rates."""
     ends = tuple(end_table(EXPERIMENTS[name], found) for name, found in lines.items())
-    return (*ends, match_table(entries), rate_table(entries))
+    return (*ends, pair_table(lines), match_table(entries), rate_table(entries))
 
 
 def evidence_measured(tables: Sequence[Table], entries: Sequence[Entry]) -> tuple[Table, ...]:
-    """Those that have a run; the last two are of all experiments."""
+    """Those that have a run; the last three are of all experiments."""
     trained = [entry.row for entry in entries if entry.records]
     titles = {EXPERIMENTS[experiment_of(row)].title for row in trained if row.recipe != SEARCH}
-    *ends, at_match, rates = tables
+    *ends, pairs, at_match, rates = tables
     found = [table for table in ends if table.title.split(":")[0] in titles]
+    found += [pairs] if pairs.rows else []
     found += [at_match] if any(row.matched for row in trained) else []
     return (*found, rates) if rates.rows else tuple(found)
 
@@ -81,6 +83,32 @@ def verdict(line: Line, name: str) -> str:
     """What the interval of the difference says, in words."""
     found = line.differences.get(name)
     return NOTHING if found is None or found.low is None else VERDICTS[found.sign]
+
+
+def pair_table(lines: Mapping[str, Sequence[Line]]) -> Table:
+    """Systems other than QCN compared with each other, where both have runs."""
+    rows = [
+        (
+            EXPERIMENTS[name].title,
+            label(pair.first.entry.row),
+            label(pair.second.entry.row),
+            *(told(pair.differences.get(images), signed=True) for images in ("test", "novel")),
+            pair_verdict(pair),
+        )
+        for name, found in lines.items()
+        for pair in paired(found)
+    ]
+    columns = ("experiment", "system", "less", "familiar, or test (points)", "novel (points)", "verdict")
+    return Table("Other pairs: error at the end of training", columns, tuple(rows))
+
+
+def pair_verdict(pair: Pair) -> str:
+    """What the interval of the difference says, of novel images where there are any."""
+    found = pair.differences.get("novel", pair.differences.get("test"))
+    if found is None or found.low is None:
+        return NOTHING
+    better = pair.second if found.sign > 0 else pair.first
+    return f"{label(better.entry.row)}: better" if found.sign else NOT_TOLD
 
 
 def few(seeds: int) -> str:
