@@ -30,7 +30,8 @@ def drawn(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Figure]:
     found: dict[str, Figure] = {}
     folder = tmp_path_factory.mktemp("pictures")
     with pytest.MonkeyPatch.context() as patch:
-        for module in ("figures", "viewpoint_figures", "ablation_figures", "pose_figures", "evidence_figures"):
+        kinds = ("viewpoint_", "ablation_", "pose_", "evidence_", "setting_")
+        for module in ("figures", *(f"{kind}figures" for kind in kinds)):
             patch.setattr(f"quatcaps.paper.{module}.save", lambda figure, path: found.setdefault(path.stem, figure))
         for name in TABLES:
             entries, _ = collect([row for row in ROWS.values() if name in row.tables], RESULTS)

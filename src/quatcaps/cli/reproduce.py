@@ -17,7 +17,8 @@ def reproduce(
         typer.Argument(
             help="table1, table2, table3; ablation, what mattered on the way from paper to best (five seeds hold out "
             "every toy once); systems, the compared systems as their public code has them (--rows); poses, what they "
-            "know; evidence, systems that are given the same images (ten seeds); several may be given",
+            "know; evidence, systems that are given the same images (ten seeds); settings, what was tried for new "
+            "viewpoints, on rendered toys first (five seeds); several may be given",
             metavar="TABLE…",
         ),
     ],

@@ -11,6 +11,7 @@ from quatcaps.paper.evidence_figures import draw_evidence
 from quatcaps.paper.marks import draw_published, draw_seeds, explain_signs, label, seed_handles, style
 from quatcaps.paper.pose_figures import draw_poses
 from quatcaps.paper.rows import DATASETS, QUOTED
+from quatcaps.paper.setting_figures import draw_settings
 from quatcaps.paper.tables import NAMES
 from quatcaps.paper.viewpoint_figures import draw_compared, draw_viewpoints, quoted_label
 from quatcaps.report.canvas import RULE, TEXT, WIDTH, dress, literal, new_figure, save
@@ -29,6 +30,8 @@ def draw(name: str, entries: Sequence[Entry], path: Path, *, quoted: bool = True
         draw_poses(shown, path)
     elif name == "evidence":
         draw_evidence(shown, path)
+    elif name == "settings":
+        draw_settings(shown, path)
     else:
         groups = {"table2": DATASETS, "systems": ("smallnorb",)}.get(name, ("branched", "not branched"))
         _draw_errors(with_marks(shown) or shown, path, groups, quoted=quoted and name == "table2")

@@ -30,12 +30,12 @@ class Row:
 
     recipe: `paper`, `best`, `control` for what the paper does not train, or `public code`. default: whether it is
     trained unless asked for by name. quiet: tables leave it out until it has runs. configuration: everything but the
-    seed. folds: for settings that are compared on held-out images, the data seeds that hold them out, one after the
-    other as the seed counts. inspected: whether it is also measured what the poses know, on the test images.
-    pretrained: the key of the row whose run of seed 0 lends every seed its first weights. timed: its seconds are what
-    it is trained for, so that it never goes on from a checkpoint, and its kernels are compiled before it begins.
-    wanted: how many seeds its table wants, from 0 on; no other is trained. 0: any. twin: the key of a row of another
-    table; a run of it with the same settings need not be trained again.
+    seed. folds: for settings that are compared on held-out images or on rendered toys, the data seeds that hold them
+    out or draw them, one after the other as the seed counts. inspected: whether it is also measured what the poses
+    know, on the test images. pretrained: the key of the row whose run of seed 0 lends every seed its first weights.
+    timed: its seconds are what it is trained for, so that it never goes on from a checkpoint, and its kernels are
+    compiled before it begins. wanted: how many seeds its table wants, from 0 on; no other is trained. 0: any. twin: the
+    key of a row of another table; a run of it with the same settings need not be trained again.
     """
 
     key: str

@@ -13,6 +13,8 @@ from quatcaps.paper.held_out import held_out_notes, held_out_numbers, held_out_t
 from quatcaps.paper.pose_tables import NOTES, pose_numbers, pose_tables
 from quatcaps.paper.row import Quoted, Row
 from quatcaps.paper.rows import DATASETS, QUOTED, REFERENCES, TABLES
+from quatcaps.paper.setting_tables import NOTES as SETTINGS
+from quatcaps.paper.setting_tables import setting_numbers, setting_tables
 from quatcaps.paper.viewpoint_tables import MARKED, POOLED, STRICT, viewpoint_numbers, viewpoint_table
 from quatcaps.report.tables import NOTHING, Table
 
@@ -94,6 +96,9 @@ def page(name: str, entries: Sequence[Entry], *, quoted: bool = True) -> Page:
         lines = compared(shown)
         tables = evidence_tables(lines, shown)
         return Page(title, EVIDENCE, tables, evidence_measured(tables, shown), evidence_numbers(lines))
+    if name == "settings":
+        tables = setting_tables(shown)
+        return Page(title, SETTINGS, tables, tables if measured else (), setting_numbers(shown))
     tables = (held_out_table(shown),)
     return Page(title, held_out_notes(shown), tables, tables if measured else (), held_out_numbers(shown))
 

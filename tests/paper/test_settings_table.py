@@ -1,0 +1,138 @@
+"""`settings`: what is tried on rendered toys is what would be tried on smallNORB, and tables say what records do."""
+
+from __future__ import annotations
+
+import csv
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from made_up import made_up
+from matplotlib.axes import Axes
+
+from pictures import recorded
+from quatcaps.data import pipeline_of
+from quatcaps.paper import setting_figures
+from quatcaps.paper.collection import Entry
+from quatcaps.paper.reproduce import Request
+from quatcaps.paper.rows import ROWS
+from quatcaps.paper.setting_rows import DRAWS, KNOWN, SEEDS, SETTINGS, VIEWPOINTS, known_key
+from quatcaps.paper.setting_tables import difference, of_both, paired, rank_correlation
+from quatcaps.paper.tables import page
+from quatcaps.training.measure import Rate
+from quatcaps.training.start import checked
+
+OURS = [row for row in ROWS.values() if "settings" in row.tables]
+
+
+@pytest.mark.parametrize("viewpoints", VIEWPOINTS)
+@pytest.mark.parametrize("key", SETTINGS)
+def test_rendered_toys_stand_in_for_smallnorb_and_nothing_else_changes(key: str, viewpoints: str) -> None:
+    toys = ROWS[f"settings-toys-{viewpoints}/{key}"]
+    there = ROWS[known_key(viewpoints, SETTINGS[key]) or f"settings-{viewpoints}/{key}"]
+    same = {"dataset": "smallnorb", "data_seed": 0, "evaluate_every": 0, "evaluate_images": 0}
+    assert toys.config(3).changed(same) == there.config(3).changed(same)
+    assert vars(pipeline_of("toys")) == vars(pipeline_of("smallnorb")), "the same way of the images"
+    assert [toys.config(seed).data_seed for seed in range(DRAWS)] == list(range(DRAWS)), "toys of its own"
+    assert checked(toys.config(0)) == toys.config(0)
+    assert (toys.wanted, there.wanted) == (DRAWS, SEEDS)
+
+
+@pytest.mark.parametrize("viewpoints", VIEWPOINTS)
+def test_a_setting_changes_rotors_by_what_it_says(viewpoints: str) -> None:
+    rotors = ROWS[f"settings-toys-{viewpoints}/rotors"].config(0)
+    for key, tried in SETTINGS.items():
+        config = ROWS[f"settings-toys-{viewpoints}/{key}"].config(0)
+        if tried.known is None:
+            back = {name: getattr(rotors, name) for name in tried.changes}
+            assert config != rotors
+            assert config.changed(back) == rotors
+
+
+def test_runs_of_evidence_stand_in_both_tables() -> None:
+    assert {row.key for row in OURS if "evidence" in row.tables} == KNOWN
+    trained = {row.key for row in Request(("settings",)).chosen_rows()}
+    assert trained == {row.key for row in OURS if row.default}
+    assert not any(key.startswith(("settings-azimuth", "settings-elevation")) for key in trained), "only by name"
+
+
+def entry(key: str, novel: list[int]) -> Entry:
+    row = ROWS[key]
+    made = [replace(made_up(row, seed=seed), final={"novel": Rate(wrong, 100)}) for seed, wrong in enumerate(novel)]
+    return Entry(row, tuple(made))
+
+
+@pytest.fixture
+def entries() -> list[Entry]:
+    """Rotors and four others, on two draws of toys and on smallNORB; of one setting only azimuths."""
+    found = {
+        "settings-toys-azimuth/rotors": [10, 20],
+        "settings-toys-elevation/rotors": [30, 40],
+        "settings-toys-azimuth/no-routing": [12, 26],
+        "settings-toys-elevation/no-routing": [28, 42],
+        "settings-toys-azimuth/cnn": [50, 60],
+        "settings-toys-azimuth/erased": [9, 19],
+        "evidence-azimuth-strict/qcn-rotor": [8, 10],
+        "evidence-azimuth-strict/cnn": [30, 34],
+        "settings-azimuth/no-routing": [12],
+    }
+    return [entry(key, errors) for key, errors in found.items()]
+
+
+def test_settings_are_compared_on_the_same_toys(entries: list[Entry]) -> None:
+    errors, agreement = page("settings", entries).tables
+    lines = {line[0]: line[1:] for line in errors.rows}
+    assert lines["rotors"] == ("15.00 ± 7.07 (2)", "35.00 ± 7.07 (2)", "–", "9.00 ± 1.41 (2)", "–")
+    assert lines["no routing"][2:] == ("+2.00 ± 2.00", "12.00 (1)", "–"), "0 and 4 points more"
+    assert lines["a blotted square"][2] == "–", "one experiment of two"
+    assert lines["180 epochs"] == ("–",) * 5
+    assert agreement.rows == (("azimuths", "3", "+1.00"), ("elevations", "0", "–"))
+
+
+def test_differences() -> None:
+    assert of_both({"azimuth": {0: 1.0, 1: 2.0}, "elevation": {1: 4.0, 2: 9.0}}) == {1: 3.0}
+    assert paired({0: 1.0}, {1: 1.0}) is None
+    assert str(paired({0: 3.0}, {0: 1.0})) == "+2.00"
+    assert difference({}, {0: 1.0}) is None
+    apart = difference({0: 1.0, 1: 3.0}, {0: 1.0, 1: 1.0})
+    assert apart is not None
+    assert (apart.mean, apart.uncertainty) == (1.0, 1.0)
+
+
+def test_ranks() -> None:
+    assert rank_correlation([(1.0, 5.0), (2.0, 4.0), (3.0, 3.0), (4.0, 2.0)]) == pytest.approx(-1)
+    assert rank_correlation([(1.0, 1.0), (1.0, 2.0), (2.0, 3.0)]) == pytest.approx(0.866, abs=1e-3), "ties share a rank"
+    assert rank_correlation([(1.0, 1.0), (1.0, 2.0), (1.0, 3.0)]) is None
+    assert rank_correlation([(1.0, 1.0), (2.0, 2.0)]) is None
+
+
+def test_numbers_for_programs(entries: list[Entry]) -> None:
+    rows = list(csv.DictReader(page("settings", entries).numbers.csv().splitlines()))
+    assert len(rows) == len(entries)
+    assert rows[0]["key"] == "settings-toys-azimuth/rotors"
+    assert float(rows[0]["novel_error"]) == 15
+
+
+def test_marks_stand_where_differences_are(
+    entries: list[Entry], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    saved = recorded(monkeypatch, setting_figures)
+    setting_figures.draw_settings(entries, tmp_path / "settings.png")
+    toys, smallnorb = saved[0].axes
+    names = [label.get_text().replace("\n", " ") for label in toys.get_yticklabels()]
+    assert names == [tried.words for tried in SETTINGS.values()]
+
+    def marks(axes: Axes) -> set[tuple[str, float]]:
+        lines = [bar.lines[0] for bar in axes.containers]
+        return {(names[round(line.get_ydata()[0])], float(line.get_xdata()[0])) for line in lines}
+
+    assert marks(toys) == {("no routing", 4.0), ("no routing", 0.0), ("CNN", 40.0), ("a blotted square", -1.0)}
+    assert marks(smallnorb) == {("no routing", 3.0), ("CNN", 23.0)}
+    setting_figures.draw_settings([], tmp_path / "nothing.png")
+    assert not any(axes.containers for axes in saved[1].axes)
+
+
+def test_nothing_was_run() -> None:
+    made = page("settings", [])
+    assert made.measured == ()
+    assert all(set(line[1:]) == {"–"} for line in made.tables[0].rows)
