@@ -14,6 +14,7 @@ from pictures import recorded
 from quatcaps.data import pipeline_of
 from quatcaps.paper import setting_figures
 from quatcaps.paper.collection import Entry
+from quatcaps.paper.miniature import quick
 from quatcaps.paper.reproduce import Request
 from quatcaps.paper.rows import ROWS
 from quatcaps.paper.setting_rows import DRAWS, KNOWN, SEEDS, SETTINGS, VIEWPOINTS, known_key
@@ -47,6 +48,11 @@ def test_a_setting_changes_rotors_by_what_it_says(viewpoints: str) -> None:
             back = {name: getattr(rotors, name) for name in tried.changes}
             assert config != rotors
             assert config.changed(back) == rotors
+
+
+def test_a_miniature_routes_as_its_row_does() -> None:
+    small, rotors = (quick(ROWS[f"settings-toys-azimuth/{key}"]).config(0) for key in ("no-routing", "rotors"))
+    assert small.model_settings == rotors.model_settings | {"routing.iterations": 1}
 
 
 def test_runs_of_evidence_stand_in_both_tables() -> None:

@@ -48,16 +48,15 @@ def quick(row: Row) -> Row:
 
 
 def reduce(configuration: Callable[[], TrainingConfig]) -> TrainingConfig:
-    """A configuration for seconds on a CPU; the toys stand in for every dataset."""
+    """A configuration for seconds on a CPU; the toys stand in for every dataset. Routing keeps its settings."""
     config = configuration()
     model, narrow = MODELS[config.model]
-    if config.model_settings.get("poses"):
-        narrow = {**narrow, "poses": True}
+    kept = {name: value for name, value in config.model_settings.items() if name == "poses" or "routing." in name}
     changes = {
         **vars(pipeline_of(DATASET)),
         "dataset": DATASET,
         "model": model,
-        "model_settings": dict(narrow),
+        "model_settings": {**narrow, **kept},
         "epochs": 1 if config.viewpoints == "all" else 2,
         "evaluate_images": min(config.evaluate_images, 200),
     }
