@@ -19,7 +19,6 @@ the same of cifar10 with --validation 0.1, and each of label_smoothing=0.1, sche
 from __future__ import annotations
 
 import argparse
-import math
 import statistics
 import sys
 from collections.abc import Mapping
@@ -28,6 +27,7 @@ from pathlib import Path
 from rich.console import Console
 
 from quatcaps.errors import QuatcapsError
+from quatcaps.paper.comparison import paired
 from quatcaps.paper.record import read_record
 from quatcaps.report.tables import NOTHING, Table
 
@@ -56,23 +56,17 @@ def errors_in(folder: Path) -> dict[int, float]:
     return {record.seed: record.final["validation"].percent for record in records}
 
 
-def row(dataset: str, name: str, found: Mapping[int, float], default: Mapping[int, float]) -> tuple[str, ...]:
-    """The mean error, and by how much it differs from the default's with the same seeds."""
-    shared = sorted(found.keys() & default.keys())
-    differences = [found[seed] - default[seed] for seed in shared]
-    against = NOTHING
-    if found is not default and len(shared) > 1:
-        wrong_by = statistics.stdev(differences) / math.sqrt(len(shared))
-        against = f"{statistics.fmean(differences):+.2f} ± {wrong_by:.2f}"
-    mean = f"{statistics.fmean(found.values()):.2f}" if found else NOTHING
-    return dataset, name, str(len(found)), mean, against
-
-
 def rows(results: Path, dataset: str, folders: Mapping[str, str]) -> list[tuple[str, ...]]:
-    """Of a dataset, in the order of the folders; the first is what the others differ from."""
+    """Of a dataset, in the order of the folders: the mean error, and how much more than that of the first with the same
+    seeds."""
     errors = {name: errors_in(results / folder.format(dataset)) for name, folder in folders.items()}
     default = next(iter(errors.values()))
-    return [row(DATASETS[dataset], name, found, default) for name, found in errors.items()]
+    cells = []
+    for name, found in errors.items():
+        mean = f"{statistics.fmean(found.values()):.2f}" if found else NOTHING
+        more = None if found is default else paired(found, default)
+        cells.append((DATASETS[dataset], name, str(len(found)), mean, NOTHING if more is None else str(more)))
+    return cells
 
 
 def tables(results: Path = RESULTS) -> tuple[Table, Table]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,11 +19,12 @@ from quatcaps.paper.miniature import quick
 from quatcaps.paper.reproduce import Request
 from quatcaps.paper.rows import ROWS
 from quatcaps.paper.setting_rows import DRAWS, KNOWN, SEEDS, SETTINGS, VIEWPOINTS, known_key
-from quatcaps.paper.setting_tables import difference, of_both, paired, rank_correlation
+from quatcaps.paper.setting_tables import Measured, on_toys, rank_correlation
 from quatcaps.paper.tables import page
 from quatcaps.training.measure import Rate
 from quatcaps.training.start import checked
 
+ROOT = Path(__file__).parents[2]
 OURS = [row for row in ROWS.values() if "settings" in row.tables]
 
 
@@ -62,6 +64,17 @@ def test_runs_of_evidence_stand_in_both_tables() -> None:
     assert not any(key.startswith(("settings-azimuth", "settings-elevation")) for key in trained), "only by name"
 
 
+def test_commands_of_the_documents_choose_what_they_say() -> None:
+    text = (ROOT / "docs/evidence.md").read_text(encoding="utf-8")
+    commands = re.findall(r"^quatcaps reproduce settings (.*)#", text, re.M)
+    chosen = [
+        Request(("settings",), rows=tuple(re.findall(r"--rows '?([^ ']+)", each))).chosen_rows() for each in commands
+    ]
+    toys, smallnorb = ([row.key for row in rows] for rows in chosen)
+    assert toys == [row.key for row in OURS if row.dataset == "toys"]
+    assert smallnorb == ["settings-azimuth/no-routing", "settings-elevation/no-routing"]
+
+
 def entry(key: str, novel: list[int]) -> Entry:
     row = ROWS[key]
     made = [replace(made_up(row, seed=seed), final={"novel": Rate(wrong, 100)}) for seed, wrong in enumerate(novel)]
@@ -95,14 +108,9 @@ def test_settings_are_compared_on_the_same_toys(entries: list[Entry]) -> None:
     assert agreement.rows == (("azimuths", "3", "+1.00"), ("elevations", "0", "–"))
 
 
-def test_differences() -> None:
-    assert of_both({"azimuth": {0: 1.0, 1: 2.0}, "elevation": {1: 4.0, 2: 9.0}}) == {1: 3.0}
-    assert paired({0: 1.0}, {1: 1.0}) is None
-    assert str(paired({0: 3.0}, {0: 1.0})) == "+2.00"
-    assert difference({}, {0: 1.0}) is None
-    apart = difference({0: 1.0, 1: 3.0}, {0: 1.0, 1: 1.0})
-    assert apart is not None
-    assert (apart.mean, apart.uncertainty) == (1.0, 1.0)
+def test_the_mean_over_both_experiments_is_of_the_seeds_that_both_have() -> None:
+    errors = {("toys", "azimuth"): {0: 1.0, 1: 2.0}, ("toys", "elevation"): {1: 4.0, 2: 9.0}}
+    assert on_toys(Measured("", errors)) == {1: 3.0}
 
 
 def test_ranks() -> None:
@@ -126,7 +134,7 @@ def test_marks_stand_where_differences_are(
     setting_figures.draw_settings(entries, tmp_path / "settings.png")
     toys, smallnorb = saved[0].axes
     names = [label.get_text().replace("\n", " ") for label in toys.get_yticklabels()]
-    assert names == [tried.words for tried in SETTINGS.values()]
+    assert names == ["rotors", "CNN", "no routing", "a blotted square"], "those that were run"
 
     def marks(axes: Axes) -> set[tuple[str, float]]:
         lines = [bar.lines[0] for bar in axes.containers]
@@ -134,8 +142,17 @@ def test_marks_stand_where_differences_are(
 
     assert marks(toys) == {("no routing", 4.0), ("no routing", 0.0), ("CNN", 40.0), ("a blotted square", -1.0)}
     assert marks(smallnorb) == {("no routing", 3.0), ("CNN", 23.0)}
+    runs = {(names[round(line.get_ydata()[0])], *line.get_xdata()) for line in smallnorb.lines if len(line.get_xdata())}
+    assert {("rotors", -1.0, 1.0), ("CNN", 21.0, 25.0)} <= runs, "every seed, less the mean of rotors"
+
+
+def test_what_was_not_run_has_no_panel(entries: list[Entry], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    saved = recorded(monkeypatch, setting_figures)
+    setting_figures.draw_settings(entries[-3:], tmp_path / "settings.png")
+    assert [axes.get_title(loc="left") for axes in saved[0].axes] == ["smallNORB"]
     setting_figures.draw_settings([], tmp_path / "nothing.png")
-    assert not any(axes.containers for axes in saved[1].axes)
+    assert len(saved[1].axes) == 2, "what is to come"
+    assert len(saved[1].axes[0].get_yticks()) == len(SETTINGS)
 
 
 def test_nothing_was_run() -> None:

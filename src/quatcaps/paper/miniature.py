@@ -51,7 +51,9 @@ def reduce(configuration: Callable[[], TrainingConfig]) -> TrainingConfig:
     """A configuration for seconds on a CPU; the toys stand in for every dataset. Routing keeps its settings."""
     config = configuration()
     model, narrow = MODELS[config.model]
-    kept = {name: value for name, value in config.model_settings.items() if name == "poses" or "routing." in name}
+    kept = {
+        name: value for name, value in config.model_settings.items() if name == "poses" or name.startswith("routing.")
+    }
     changes = {
         **vars(pipeline_of(DATASET)),
         "dataset": DATASET,

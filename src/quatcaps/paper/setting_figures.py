@@ -2,25 +2,30 @@
 
 from __future__ import annotations
 
-import statistics
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 
 from quatcaps.paper.collection import Entry
+from quatcaps.paper.comparison import Difference, paired, unpaired
 from quatcaps.paper.marks import Look
-from quatcaps.paper.setting_rows import VIEWPOINTS
-from quatcaps.paper.setting_tables import REFERENCE, difference, measured, paired
-from quatcaps.paper.toy_errors import Difference
+from quatcaps.paper.setting_rows import RENDERED, SMALLNORB, VIEWPOINTS
+from quatcaps.paper.setting_tables import REFERENCE, BySeed, measured
 from quatcaps.report.canvas import INK, RULE, SMALL, TEXT, WIDTH, dress, literal, new_figure, save, tint
 from quatcaps.report.styles import BLUE, VERMILLION, WINE
 
 LETTERS = 30
 APART = 0.17
 """Azimuths stand so far above their line, elevations below it."""
+PANELS: Mapping[str, tuple[str, Callable[[BySeed, BySeed], Difference | None]]] = {
+    RENDERED: ("rendered toys, the same for both", paired),
+    SMALLNORB: ("smallNORB", unpaired),
+}
+"""By dataset, the title and how settings are compared."""
+MEAN: Look = {"markersize": 6, "markeredgecolor": "white", "elinewidth": 1.6, "linestyle": "none"}
 ONE_RUN: Look = {"linestyle": "none", "marker": "|", "markersize": 6, "markeredgewidth": 1.0}
 MARKS: Mapping[str, Look] = {
     "azimuth": {"color": VERMILLION, "marker": "o"},
@@ -29,45 +34,38 @@ MARKS: Mapping[str, Look] = {
 
 
 def draw_settings(entries: Sequence[Entry], path: Path) -> None:
-    """Settings down, rendered toys and smallNORB side by side; what was not run has no mark."""
+    """Settings down, datasets side by side; those alone that have runs, if any."""
     found = measured(entries)
-    rotors = found[REFERENCE]
-    names = [literal(textwrap.fill(each.words, LETTERS)) for each in found.values()]
-    figure = new_figure(WIDTH, 1.6 + 0.36 * len(found))
-    rendered, photographed = figure.subplots(1, 2, sharey=True)
-    dress(rendered, "rendered toys", "points more than rotors, same toys", "")
-    dress(photographed, "smallNORB", "points more than rotors", "")
-    for level, (key, each) in enumerate(found.items()):
-        for viewpoints in VIEWPOINTS:
-            place = level + (-APART if viewpoints == VIEWPOINTS[0] else APART)
-            mine, theirs = each.rendered[viewpoints], rotors.rendered[viewpoints]
-            _runs(rendered, [mine[seed] - theirs[seed] for seed in mine if seed in theirs], place, viewpoints)
-            _mark(rendered, None if key == REFERENCE else paired(mine, theirs), place, viewpoints)
-            mine, theirs = each.photographed[viewpoints], rotors.photographed[viewpoints]
-            if theirs:
-                middle = statistics.fmean(theirs.values())
-                _runs(photographed, [error - middle for error in mine.values()], place, viewpoints)
-            _mark(photographed, None if key == REFERENCE else difference(mine, theirs), place, viewpoints)
-    for axes in (rendered, photographed):
+    datasets = [each for each in PANELS if any(setting.has_runs(each) for setting in found.values())] or list(PANELS)
+    shown = [key for key, setting in found.items() if any(map(setting.has_runs, PANELS))] or list(found)
+    names = [literal(textwrap.fill(found[key].words, LETTERS)) for key in shown]
+    figure = new_figure(WIDTH, 1.6 + 0.36 * len(shown))
+    panels = figure.subplots(1, len(datasets), sharey=True, squeeze=False)[0]
+    for axes, dataset in zip(panels, datasets, strict=True):
+        dress(axes, PANELS[dataset][0], "points more than rotors", "")
         axes.axvline(0, color=WINE, linewidth=1.2, linestyle=(0, (4, 2)), zorder=1)
+        for level, key in enumerate(shown):
+            for viewpoints, beside in zip(VIEWPOINTS, (-APART, APART), strict=True):
+                both = (found[each].errors[dataset, viewpoints] for each in (key, REFERENCE))
+                _mark(axes, level + beside, viewpoints, dataset, *both)
         axes.grid(visible=False, axis="y")
         axes.grid(axis="x", color=RULE, linewidth=0.8)
-        axes.set_ylim(len(found) - 0.5, -0.5)
-        axes.set_yticks(range(len(found)), names)
+        axes.set_ylim(len(shown) - 0.5, -0.5)
+        axes.set_yticks(range(len(shown)), names)
         axes.tick_params(axis="y", labelsize=SMALL, length=0)
     figure.legend(handles=_handles(), loc="outside upper left", ncols=2, frameon=False, fontsize=TEXT)
     save(figure, path)
 
 
-def _runs(axes: Axes, differences: Sequence[float], place: float, viewpoints: str) -> None:
-    colour = tint(str(MARKS[viewpoints]["color"]), 0.5)
-    axes.plot(differences, [place] * len(differences), color=colour, zorder=2, **ONE_RUN)
-
-
-def _mark(axes: Axes, found: Difference | None, place: float, viewpoints: str) -> None:
-    if found is not None:
-        look: Look = {"markersize": 6, "markeredgecolor": "white", "elinewidth": 1.6, "linestyle": "none"}
-        axes.errorbar(found.mean, place, xerr=found.uncertainty or 0.0, zorder=3, **MARKS[viewpoints], **look)
+def _mark(axes: Axes, place: float, viewpoints: str, dataset: str, mine: BySeed, rotors: BySeed) -> None:
+    """What a setting has more than rotors: every run, and the mean with its standard error."""
+    compare, look = PANELS[dataset][1], MARKS[viewpoints]
+    each = [compare({seed: error}, rotors) for seed, error in mine.items()]
+    runs = [one.mean for one in each if one is not None]
+    axes.plot(runs, [place] * len(runs), color=tint(str(look["color"]), 0.5), zorder=2, **ONE_RUN)
+    apart = compare(mine, rotors)
+    if apart is not None and mine is not rotors:
+        axes.errorbar(apart.mean, place, xerr=apart.uncertainty or 0.0, zorder=3, **look, **MEAN)
 
 
 def _handles() -> list[Line2D]:

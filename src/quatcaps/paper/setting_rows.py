@@ -10,7 +10,7 @@ Keys read settings-toys-VIEWPOINTS/SETTING, and settings-VIEWPOINTS/SETTING for 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -20,7 +20,8 @@ from quatcaps.paper.evidence_rows import configure
 from quatcaps.paper.row import Row, whole
 from quatcaps.training.config import TrainingConfig
 
-TABLE, RENDERED = "settings", "toys"
+TABLE = "settings"
+RENDERED, SMALLNORB = "toys", "smallnorb"
 DRAWS = 5
 """How many times toys are drawn for each setting."""
 SEEDS = 10
@@ -72,49 +73,36 @@ KNOWN = frozenset(known_key(viewpoints, each) for viewpoints in VIEWPOINTS for e
 """Rows of `evidence` that stand in this table too."""
 
 
-def configured(viewpoints: str, tried: Tried, changes: Mapping[str, Any]) -> TrainingConfig:
-    """A setting's configuration; on smallNORB, unless changes say otherwise."""
+def configured(viewpoints: str, tried: Tried, dataset: str) -> TrainingConfig:
+    """A setting's configuration."""
     kind, system = tried.known or ("strict", ROTORS)
     experiment = f"{viewpoints}-{kind}"
     given = configure(experiment, system, factor(experiment, system), ONCE)
-    return whole(given.changed({**tried.changes, **changes}))
+    return whole(given.changed({**tried.changes, "dataset": dataset}))
 
 
 def rows_of_settings() -> list[Row]:
     """All on rendered toys, then those on smallNORB that `evidence` does not have, trained where asked for by name."""
-    return [*(_rendered(*each) for each in _all()), *(_photographed(*each) for each in _all() if not each[2].known)]
+    every = [(viewpoints, key) for viewpoints in VIEWPOINTS for key in SETTINGS]
+    rendered = [make_row(f"{TABLE}-{RENDERED}-{viewpoints}", viewpoints, key, RENDERED) for viewpoints, key in every]
+    others = [each for each in every if SETTINGS[each[1]].known is None]
+    return [*rendered, *(make_row(f"{TABLE}-{viewpoints}", viewpoints, key, SMALLNORB) for viewpoints, key in others)]
 
 
-def _all() -> Iterator[tuple[str, str, Tried]]:
-    return ((viewpoints, key, tried) for viewpoints in VIEWPOINTS for key, tried in SETTINGS.items())
-
-
-def _rendered(viewpoints: str, key: str, tried: Tried) -> Row:
+def make_row(experiment: str, viewpoints: str, key: str, dataset: str) -> Row:
+    """A setting on a dataset. Every seed has rendered toys of its own."""
+    rendered, tried = dataset == RENDERED, SETTINGS[key]
     return Row(
-        key=f"settings-toys-{viewpoints}/{key}",
+        key=f"{experiment}/{key}",
         tables=(TABLE,),
         system=tried.words,
         recipe=TABLE,
-        dataset=RENDERED,
-        configuration=partial(configured, viewpoints, tried, {"dataset": RENDERED}),
+        dataset=dataset,
+        configuration=partial(configured, viewpoints, tried, dataset),
         viewpoints=viewpoints,
         protocol="strict",
-        folds=tuple(range(DRAWS)),
-        wanted=DRAWS,
-    )
-
-
-def _photographed(viewpoints: str, key: str, tried: Tried) -> Row:
-    return Row(
-        key=f"settings-{viewpoints}/{key}",
-        tables=(TABLE,),
-        system=tried.words,
-        recipe=TABLE,
-        dataset="smallnorb",
-        configuration=partial(configured, viewpoints, tried, {}),
-        viewpoints=viewpoints,
-        protocol="strict",
-        default=False,
-        quiet=True,
-        wanted=SEEDS,
+        default=rendered,
+        quiet=not rendered,
+        folds=tuple(range(DRAWS)) if rendered else (),
+        wanted=DRAWS if rendered else SEEDS,
     )

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import math
-import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from statistics import correlation as pearson
+from statistics import fmean
 
 from quatcaps.paper.collection import Entry, columns, spread
-from quatcaps.paper.setting_rows import DRAWS, RENDERED, SETTINGS, VIEWPOINTS, known_key
-from quatcaps.paper.toy_errors import Difference
+from quatcaps.paper.comparison import paired
+from quatcaps.paper.setting_rows import DRAWS, RENDERED, SETTINGS, SMALLNORB, TABLE, VIEWPOINTS, known_key
 from quatcaps.report.tables import NOTHING, Table
 
 REFERENCE = "rotors"
@@ -25,29 +25,32 @@ NOTES = (
 )
 
 
+BySeed = Mapping[int, float]
+
+
 @dataclass(frozen=True)
 class Measured:
-    """Novel errors of a setting in %, by viewpoints and by seed, on rendered toys and on smallNORB."""
+    """Novel errors of a setting in %, by dataset and viewpoints and by seed."""
 
     words: str
-    rendered: Mapping[str, Mapping[int, float]]
-    photographed: Mapping[str, Mapping[int, float]]
+    errors: Mapping[tuple[str, str], BySeed]
+
+    def has_runs(self, dataset: str) -> bool:
+        return any(self.errors[dataset, viewpoints] for viewpoints in VIEWPOINTS)
 
 
 def measured(entries: Sequence[Entry]) -> dict[str, Measured]:
     """By setting, in their order; empty where nothing was run."""
     by_key = {entry.row.key: novel_errors(entry) for entry in entries}
-    return {
-        key: Measured(
-            tried.words,
-            {viewpoints: by_key.get(f"settings-{RENDERED}-{viewpoints}/{key}", {}) for viewpoints in VIEWPOINTS},
-            {
-                viewpoints: by_key.get(known_key(viewpoints, tried) or f"settings-{viewpoints}/{key}", {})
-                for viewpoints in VIEWPOINTS
-            },
-        )
-        for key, tried in SETTINGS.items()
-    }
+    found = {}
+    for key, tried in SETTINGS.items():
+        errors: dict[tuple[str, str], BySeed] = {}
+        for viewpoints in VIEWPOINTS:
+            there = known_key(viewpoints, tried) or f"{TABLE}-{viewpoints}/{key}"
+            errors[RENDERED, viewpoints] = by_key.get(f"{TABLE}-{RENDERED}-{viewpoints}/{key}", {})
+            errors[SMALLNORB, viewpoints] = by_key.get(there, {})
+        found[key] = Measured(tried.words, errors)
+    return found
 
 
 def novel_errors(entry: Entry) -> dict[int, float]:
@@ -55,30 +58,10 @@ def novel_errors(entry: Entry) -> dict[int, float]:
     return {record.seed: record.final["novel"].percent for record in entry.records if "novel" in record.final}
 
 
-def of_both(rendered: Mapping[str, Mapping[int, float]]) -> dict[int, float]:
-    """The mean error over both experiments, by seed, of the seeds that both have."""
-    first, second = (rendered[viewpoints] for viewpoints in VIEWPOINTS)
+def on_toys(setting: Measured) -> dict[int, float]:
+    """The mean error over both experiments on rendered toys, by seed, of the seeds that both have."""
+    first, second = (setting.errors[RENDERED, viewpoints] for viewpoints in VIEWPOINTS)
     return {seed: (first[seed] + second[seed]) / 2 for seed in first if seed in second}
-
-
-def paired(first: Mapping[int, float], second: Mapping[int, float]) -> Difference | None:
-    """What the first has more than the second with the same seeds, which draw the same toys: the mean, and its standard
-    error."""
-    differences = [first[seed] - second[seed] for seed in first if seed in second]
-    return Difference(statistics.fmean(differences), _error_of(differences)) if differences else None
-
-
-def difference(first: Mapping[int, float], second: Mapping[int, float]) -> Difference | None:
-    """The same of runs that share nothing but what they are measured on."""
-    if not first or not second:
-        return None
-    one, other = _error_of(list(first.values())), _error_of(list(second.values()))
-    apart = None if one is None or other is None else math.hypot(one, other)
-    return Difference(statistics.fmean(first.values()) - statistics.fmean(second.values()), apart)
-
-
-def _error_of(values: Sequence[float]) -> float | None:
-    return statistics.stdev(values) / math.sqrt(len(values)) if len(values) > 1 else None
 
 
 def setting_tables(entries: Sequence[Entry]) -> tuple[Table, ...]:
@@ -88,29 +71,26 @@ def setting_tables(entries: Sequence[Entry]) -> tuple[Table, ...]:
 
 
 def _errors(found: Mapping[str, Measured]) -> Table:
-    rotors = found[REFERENCE]
     rows = []
-    for key, each in found.items():
-        against = None if key == REFERENCE else paired(of_both(each.rendered), of_both(rotors.rendered))
-        rendered = (spread(list(each.rendered[viewpoints].values())) for viewpoints in VIEWPOINTS)
-        photographed = (spread(list(each.photographed[viewpoints].values())) for viewpoints in VIEWPOINTS)
-        rows.append((each.words, *rendered, NOTHING if against is None else str(against), *photographed))
-    names = (f"{where}, {viewpoints}s" for where in ("toys", "smallNORB") for viewpoints in VIEWPOINTS)
-    first, second, third, fourth = names
-    return Table("Novel error (%)", ("settings", first, second, "toys, less rotors", third, fourth), tuple(rows))
+    for key, setting in found.items():
+        against = None if key == REFERENCE else paired(on_toys(setting), on_toys(found[REFERENCE]))
+        toys, smallnorb = (
+            [spread(list(setting.errors[dataset, viewpoints].values())) for viewpoints in VIEWPOINTS]
+            for dataset in (RENDERED, SMALLNORB)
+        )
+        rows.append((setting.words, *toys, NOTHING if against is None else str(against), *smallnorb))
+    names = [f"{where}, {viewpoints}s" for where in ("toys", "smallNORB") for viewpoints in VIEWPOINTS]
+    names = ["settings", *names[:2], "toys, less rotors", *names[2:]]
+    return Table("Novel error (%)", tuple(names), tuple(rows))
 
 
 def _agreement(found: Mapping[str, Measured]) -> Table:
     rows = []
     for viewpoints in VIEWPOINTS:
-        both = [(each.rendered[viewpoints], each.photographed[viewpoints]) for each in found.values()]
-        pairs = [
-            (statistics.fmean(first.values()), statistics.fmean(second.values()))
-            for first, second in both
-            if first and second
-        ]
-        correlation = rank_correlation(pairs)
-        rows.append((f"{viewpoints}s", str(len(pairs)), NOTHING if correlation is None else f"{correlation:+.2f}"))
+        both = [[each.errors[dataset, viewpoints] for dataset in (RENDERED, SMALLNORB)] for each in found.values()]
+        means = [(fmean(first.values()), fmean(second.values())) for first, second in both if first and second]
+        correlation = rank_correlation(means)
+        rows.append((f"{viewpoints}s", str(len(means)), NOTHING if correlation is None else f"{correlation:+.2f}"))
     return Table("Rendered toys and smallNORB", ("novel", "settings", "rank correlation"), tuple(rows))
 
 
@@ -125,7 +105,7 @@ def rank_correlation(pairs: Sequence[tuple[float, float]]) -> float | None:
     first, second = (_ranks(values) for values in zip(*pairs, strict=True))
     if len(set(first)) == 1 or len(set(second)) == 1:
         return None
-    return statistics.correlation(first, second)
+    return pearson(first, second)
 
 
 def _ranks(values: Sequence[float]) -> list[float]:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
 
 from quatcaps.paper.collection import Entry
+from quatcaps.paper.comparison import Difference, error_of_mean
 from quatcaps.paper.record import RunRecord
 
 REFERENCE = "ablation/best"
@@ -49,17 +49,6 @@ def complete(entries: Sequence[Entry]) -> list[Entry]:
     return [entry for entry in entries if entry.records and by_toy(entry).keys() == every]
 
 
-@dataclass(frozen=True)
-class Difference:
-    """In percentage points: the mean over toys, and its standard error over folds."""
-
-    mean: float
-    uncertainty: float | None
-
-    def __str__(self) -> str:
-        return f"{self.mean:+.2f}" + ("" if self.uncertainty is None else f" ± {self.uncertainty:.2f}")
-
-
 def against_best(entry: Entry, entries: Sequence[Entry]) -> Difference | None:
     """How much larger the error is than that of `REFERENCE`, on the toys that both were measured on.
 
@@ -78,8 +67,7 @@ def against_best(entry: Entry, entries: Sequence[Entry]) -> Difference | None:
     means = [statistics.mean(of_fold) for of_fold in differing if of_fold]
     if not means:
         return None
-    uncertainty = statistics.stdev(means) / len(means) ** 0.5 if len(means) > 1 else None
-    return Difference(statistics.mean(each for of_fold in differing for each in of_fold), uncertainty)
+    return Difference(statistics.mean(each for of_fold in differing for each in of_fold), error_of_mean(means))
 
 
 def fold_errors(entry: Entry, without: Collection[str] = ()) -> list[float]:
