@@ -102,7 +102,6 @@ def make_row(experiment: str, viewpoints: str, key: str, dataset: str) -> Row:
         viewpoints=viewpoints,
         protocol="strict",
         default=rendered,
-        quiet=not rendered,
         folds=tuple(range(DRAWS)) if rendered else (),
         wanted=DRAWS if rendered else SEEDS,
     )
