@@ -10,7 +10,8 @@ reads the records that these commands wrote on a GPU, and prints their tables:
     python benchmarks/pytorch_blocks.py bench --to-error --dataset smallnorb --validation 0.2 \\
         --output results/arithmetic/pytorch-blocks
 
-the same of cifar10 with --validation 0.1, and each of label_smoothing=0.1, schedule=linear and batch=512 by
+the same of cifar10 with --validation 0.1 --try schedule=cosine, and each of schedule=linear, label_smoothing=0.1 and
+batch=512 (the latter two with schedule=cosine) by
 
     quatcaps bench --to-error --dataset cifar10 --validation 0.1 --try schedule=linear \\
         --output results/arithmetic/settings
@@ -34,20 +35,33 @@ from quatcaps.report.tables import NOTHING, Table
 RESULTS = Path(__file__).parents[1] / "results/arithmetic"
 DATASETS = {"smallnorb": "smallNORB", "cifar10": "CIFAR-10"}
 DEFAULT = "kernels, TF32"
-ARITHMETIC: Mapping[str, str] = {
-    DEFAULT: "kernels/runs/to-error-held-out/{}/precision=float32",
-    "kernels, float32": "kernels/runs/to-error-held-out/{}/precision=ieee",
-    "kernels, bf16": "kernels/runs/to-error-held-out/{}/precision=bf16",
-    "PyTorch's blocks, TF32": "pytorch-blocks/runs/to-error-held-out/{}/recipe",
+COSINE = {"smallnorb": "", "cifar10": "schedule=cosine"}
+"""What the recipe had when these runs were made, and no longer has."""
+ARITHMETIC: Mapping[str, tuple[str, str]] = {
+    DEFAULT: ("kernels", "precision=float32"),
+    "kernels, float32": ("kernels", "precision=ieee"),
+    "kernels, bf16": ("kernels", "precision=bf16"),
+    "PyTorch's blocks, TF32": ("pytorch-blocks", ""),
 }
-"""Where the records of each lie, by dataset."""
-SETTINGS: Mapping[str, str] = {
-    "the recipe": ARITHMETIC[DEFAULT],
-    "linear schedule": "settings/runs/to-error-held-out/{}/schedule=linear",
-    "label smoothing 0.1": "settings/runs/to-error-held-out/{}/label_smoothing=0.1",
-    "batches of 512": "settings/runs/to-error-held-out/{}/batch=512",
+"""Where the records of each lie, and what was changed of the recipe."""
+SETTINGS: Mapping[str, tuple[str, str]] = {
+    "cosine schedule": ARITHMETIC[DEFAULT],
+    "linear schedule": ("settings", "schedule=linear"),
+    "label smoothing 0.1": ("settings", "label_smoothing=0.1"),
+    "batches of 512": ("settings", "batch=512"),
 }
 """The same of settings."""
+
+
+def folder_of(where: str, changes: str, dataset: str) -> Path:
+    """Of some records, in the folder of all.
+
+    >>> folder_of("kernels", "precision=bf16", "cifar10").as_posix()
+    'kernels/runs/to-error-held-out/cifar10/precision=bf16,schedule=cosine'
+    """
+    schedule = "" if "schedule" in changes else COSINE[dataset]
+    name = ",".join(each for each in (changes, schedule) if each) or "recipe"
+    return Path(where) / "runs/to-error-held-out" / dataset / name
 
 
 def errors_in(folder: Path) -> dict[int, float]:
@@ -56,10 +70,10 @@ def errors_in(folder: Path) -> dict[int, float]:
     return {record.seed: record.final["validation"].percent for record in records}
 
 
-def rows(results: Path, dataset: str, folders: Mapping[str, str]) -> list[tuple[str, ...]]:
-    """Of a dataset, in the order of the folders: the mean error, and how much more than that of the first with the same
+def rows(results: Path, dataset: str, places: Mapping[str, tuple[str, str]]) -> list[tuple[str, ...]]:
+    """Of a dataset, in the order of the places: the mean error, and how much more than that of the first with the same
     seeds."""
-    errors = {name: errors_in(results / folder.format(dataset)) for name, folder in folders.items()}
+    errors = {name: errors_in(results / folder_of(*place, dataset)) for name, place in places.items()}
     default = next(iter(errors.values()))
     cells = []
     for name, found in errors.items():
@@ -75,7 +89,7 @@ def tables(results: Path = RESULTS) -> tuple[Table, Table]:
     settings = tuple(rows(results, "cifar10", SETTINGS))
     if all(cells[3] == NOTHING for cells in (*arithmetic, *settings)):
         raise QuatcapsError(f"{results} has no record of arithmetic: give the folder that holds kernels/runs")
-    columns = ("seeds", "held-out error (%)", "more than the default's (points)")
+    columns = ("seeds", "held-out error (%)", "more than the first (points)")
     return (
         Table("Errors and arithmetic", ("dataset", "residual blocks", *columns), arithmetic),
         Table("Errors and settings", ("dataset", "settings", *columns), settings),

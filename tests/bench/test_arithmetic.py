@@ -34,11 +34,12 @@ def test_records_are_of_the_recipe_as_it_is(folder: str) -> None:
 
 
 def test_differences_are_those_of_shared_seeds(tmp_path: Path) -> None:
-    template = arithmetic.RESULTS / arithmetic.ARITHMETIC[arithmetic.DEFAULT].format("cifar10") / "seed-0.json"
+    default = arithmetic.folder_of(*arithmetic.ARITHMETIC[arithmetic.DEFAULT], "cifar10")
+    template = arithmetic.RESULTS / default / "seed-0.json"
     record = json.loads(template.read_text(encoding="utf-8"))
     made = {arithmetic.DEFAULT: {0: 10, 1: 20, 2: 30}, "kernels, bf16": {0: 12, 1: 24, 3: 99}}
     for name, errors in made.items():
-        folder = tmp_path / arithmetic.ARITHMETIC[name].format("cifar10")
+        folder = tmp_path / arithmetic.folder_of(*arithmetic.ARITHMETIC[name], "cifar10")
         folder.mkdir(parents=True)
         for seed, wrong in errors.items():
             key = "/".join(folder.parts[-3:])
