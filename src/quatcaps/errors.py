@@ -54,5 +54,14 @@ def is_out_of_memory(error: BaseException) -> bool:
     return isinstance(error, MemoryError)
 
 
+def is_failed_gpu(error: BaseException) -> bool:
+    """Whether CUDA has failed: this process can compute nothing on its GPU any more.
+
+    >>> is_failed_gpu(RuntimeError("CUDA error: an illegal memory access was encountered"))
+    True
+    """
+    return isinstance(error, RuntimeError) and str(error).startswith("CUDA error:")
+
+
 class BackendWarning(UserWarning):
     """Another routing backend computes than the one that was asked for, or than the device's fastest."""

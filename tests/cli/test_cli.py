@@ -265,6 +265,20 @@ def test_out_of_memory_names_the_remedy(words: str, command: Callable, monkeypat
     one_line(outcome.err, "choose a smaller --batch")
 
 
+def test_a_gpu_that_fails_is_told_with_what_to_do(command: Callable, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The traceback stays, as the cause may be ours."""
+
+    def failed(*arguments: object) -> None:
+        raise torch.AcceleratorError("CUDA error: an illegal memory access was encountered")
+
+    monkeypatch.setattr("quatcaps.training.start.start_run", failed)
+    with pytest.raises(torch.AcceleratorError) as caught:
+        command("train")
+    (note,) = caught.value.__notes__
+    assert "train --resume RUN, or the same command of reproduce" in note
+    assert "MPS" in note
+
+
 @pytest.mark.usefixtures("unchecked")
 def test_demo_leaves_its_page(
     toys_folder: Path, tmp_path: Path, command: Callable, monkeypatch: pytest.MonkeyPatch

@@ -24,7 +24,7 @@ from quatcaps.cli.reproduce import reproduce
 from quatcaps.cli.train import train
 from quatcaps.cli.weights import weights_app
 from quatcaps.console import forgive, plain_warnings, printable
-from quatcaps.errors import QuatcapsError, is_out_of_memory
+from quatcaps.errors import QuatcapsError, is_failed_gpu, is_out_of_memory
 from quatcaps.interrupted import EXIT_CODE, INTERRUPTED
 from quatcaps.plugins import add_plugins
 
@@ -38,6 +38,12 @@ app = typer.Typer(
 
 LONGEST_MESSAGE = 10_000
 """Characters: a damaged file may hold a value of any length."""
+FAILED_GPU = (
+    "The GPU failed, and this process cannot use it any more. A run goes on from its last checkpoint: quatcaps train "
+    "--resume RUN, or the same command of reproduce. Where processes share the GPU under MPS, one that is killed "
+    "(kill -9) takes the others with it; stop them by Ctrl-C or SIGTERM. If it happens to a process alone, with "
+    "--backend triton and not with --backend reference, please report it with what stands above."
+)
 
 
 def _version(asked: bool | None) -> None:
@@ -87,6 +93,8 @@ def main() -> None:
         sys.stderr.close()
         sys.exit(141)
     except (MemoryError, RuntimeError, OSError) as error:
+        if is_failed_gpu(error):
+            error.add_note(FAILED_GPU)
         if not is_out_of_memory(error):
             raise
         words = str(error).splitlines()
