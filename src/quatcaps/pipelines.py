@@ -10,6 +10,7 @@ from quatcaps.settings import setting
 
 STANDARDISE = ("view", "image", "channel", "none")
 PATCH_FROM = ("class", "viewpoint")
+LIGHTING = ("pixels", "standardised")
 
 
 @dataclass(frozen=True)
@@ -56,12 +57,19 @@ class Pipeline:
         by_dataset=True,
     )
     brightness: float = setting(
-        0.0, "shift the brightness of training images by up to this part of the range", by_dataset=True
+        0.0,
+        "shift the brightness of training images by up to this part of the range, or so many deviations (--lighting)",
+        by_dataset=True,
     )
     contrast: float = setting(
         0.0,
-        "change the contrast of training images by up to this part (standardising by view undoes both, but for what "
-        "leaves the range)",
+        "change the contrast of training images by up to this part",
+        by_dataset=True,
+    )
+    lighting: str = setting(
+        "pixels",
+        "what brightness and contrast are changed of: pixels (standardising by view or image then undoes both, but for "
+        "what leaves the range), or what is standardised, as Hinton et al. 2018 do (standardised)",
         by_dataset=True,
     )
     standardise: str = setting(
@@ -87,6 +95,8 @@ class Pipeline:
             raise unknown_name("standardise", self.standardise, STANDARDISE)
         if self.patch_from not in PATCH_FROM:
             raise unknown_name("patch_from", self.patch_from, PATCH_FROM)
+        if self.lighting not in LIGHTING:
+            raise unknown_name("lighting", self.lighting, LIGHTING)
         for name, most in (
             ("image_size", 4096),
             ("crop", 4096),
@@ -98,7 +108,7 @@ class Pipeline:
             ("erase", 1),
             ("patch", 1),
             ("noise", 10),
-            ("brightness", 1),
+            ("brightness", 1 if self.lighting == "pixels" else 10),
             ("contrast", 1),
         ):
             if not 0 <= getattr(self, name) <= most:

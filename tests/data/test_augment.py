@@ -104,11 +104,13 @@ def plainly(pipeline: Pipeline, image: NDArray[np.uint8], chance: Draws, k: int,
             seen[:, i, j] = between(values, row, column, padded)
     if chance.mirrored[k]:
         seen = seen[::-1, :, ::-1] if len(seen) == 2 else seen[:, :, ::-1]
-    if pipeline.brightness or pipeline.contrast:
+    if (pipeline.brightness or pipeline.contrast) and pipeline.lighting == "pixels":
         mean = seen.mean()
         shifted = (seen - mean) * float(chance.contrast[k]) + mean + 255 * float(chance.brightness[k])
         seen = np.clip(shifted, 0, 255)
     seen = standardised(pipeline, seen)
+    if (pipeline.brightness or pipeline.contrast) and pipeline.lighting == "standardised":
+        seen = seen.mean() + float(chance.contrast[k]) * (seen - seen.mean()) + float(chance.brightness[k])
     if pipeline.patch and chance.patched[k]:
         side = round(pipeline.patch * height)
         row, column = (int(share[k] * (height - side + 1)) for share in (chance.patch_top, chance.patch_left))
@@ -142,6 +144,8 @@ CASES = {
     "flip": (Pipeline(0, 6, flip=True), (1, 8, 8)),
     "stereo flip": (Pipeline(0, 6, flip=True), (2, 8, 8)),
     "jitter": (Pipeline(0, 6, brightness=0.3, contrast=0.5, standardise="none"), (2, 8, 8)),
+    "jitter, standardised": (Pipeline(0, 6, brightness=2.0, contrast=0.5, lighting="standardised"), (2, 8, 8)),
+    "jitter, colours": (Pipeline(0, 6, brightness=2.0, contrast=0.5, lighting="standardised", **COLOURS), (3, 8, 8)),
     "turn": (Pipeline(0, 8, rotation=30.0, standardise="none"), (2, 12, 11)),
     "scale": (Pipeline(0, 8, scale=0.5, standardise="none"), (1, 12, 12)),
     "stretch": (Pipeline(0, 8, stretch=0.5, standardise="none"), (1, 12, 12)),
@@ -346,6 +350,9 @@ def test_channels_are_standardised_by_fixed_numbers() -> None:
         ({"pad": -1}, "pad = -1: it must be from 0 to 4096"),
         ({"patch": 1.01}, "patch = 1.01: it must be from 0 to 1"),
         ({"patch_from": "toy"}, "patch_from"),
+        ({"lighting": "before"}, "unknown lighting 'before'"),
+        ({"brightness": 2.0}, "brightness = 2.0: it must be from 0 to 1"),
+        ({"brightness": 11.0, "lighting": "standardised"}, "it must be from 0 to 10"),
         ({"elastic": 1.5}, "elastic = 1.5: it must be from 0 to 1"),
         ({"elastic": math.nan}, "elastic = nan: it must be from 0 to 1"),
         ({"noise": -0.1}, "noise = -0.1: it must be from 0 to 10"),

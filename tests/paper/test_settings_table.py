@@ -8,11 +8,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import torch
 from made_up import made_up
 from matplotlib.axes import Axes
 
 from pictures import recorded
 from quatcaps.data import pipeline_of
+from quatcaps.data.preprocessing import draws, for_training
 from quatcaps.paper import setting_figures
 from quatcaps.paper.collection import Entry
 from quatcaps.paper.miniature import quick
@@ -50,6 +52,17 @@ def test_a_setting_changes_rotors_by_what_it_says(viewpoints: str) -> None:
             back = {name: getattr(rotors, name) for name in tried.changes}
             assert config != rotors
             assert config.changed(back) == rotors
+
+
+def test_another_lighting_is_one_that_standardising_leaves() -> None:
+    """Images of grey levels that are far from black and white: else what is cut off there would differ."""
+    images = torch.randint(100, 150, (4, 2, 48, 48), generator=torch.Generator().manual_seed(0), dtype=torch.uint8)
+    row = ROWS["settings-toys-azimuth/lighting"]
+    assert SETTINGS["lighting"].changes
+    changed, plain = (each.config(0).changed({"patch": 0.0}) for each in (row, ROWS["settings-toys-azimuth/rotors"]))
+    chance = draws(changed, 4, (48, 48), torch.Generator().manual_seed(0))
+    difference = for_training(changed, images, chance) - for_training(plain, images, chance)
+    assert difference.abs().mean() > 0.2
 
 
 def test_a_miniature_routes_as_its_row_does() -> None:

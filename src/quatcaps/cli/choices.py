@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import quatcaps
-from quatcaps.pipelines import PATCH_FROM, STANDARDISE
+from quatcaps.pipelines import LIGHTING, PATCH_FROM, STANDARDISE
 from quatcaps.training.config import BACKENDS, LOSSES, PLACEMENTS, PRECISIONS, PROTOCOLS, SCHEDULES, VIEWPOINTS
 
 MODELS = (
@@ -42,6 +42,7 @@ CHOICES: Mapping[str, tuple[str, ...]] = {
     "device": ("auto", "cpu", "cuda"),
     "standardise": STANDARDISE,
     "patch_from": PATCH_FROM,
+    "lighting": LIGHTING,
 }
 """By setting."""
 

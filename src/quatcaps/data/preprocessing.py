@@ -36,7 +36,7 @@ class Draws(NamedTuple):
     mirrored: Tensor  # (N,) bool
     angle: Tensor  # (N,) float32, radians, counter-clockwise as seen
     zoom: Tensor  # (N,) float32: above 1 the image appears larger
-    brightness: Tensor  # (N,) float32, added, as a part of the full range
+    brightness: Tensor  # (N,) float32, added, as a part of the full range or in deviations
     contrast: Tensor  # (N,) float32, a factor
     stretch: Tensor  # (N,) float32: above 1 the image appears wider
     blot_top: Tensor  # (N,) float32: where its blot lies, as a part of the ways it can
@@ -85,8 +85,8 @@ def draws(pipeline: Pipeline, count: int, size: tuple[int, int], generator: torc
 
 
 def for_training(pipeline: Pipeline, images: Tensor, chance: Draws) -> Tensor:
-    """(N, C, H, W) uint8 → (N, C, crop, crop) float32: cropped, turned, bent, mirrored, jittered, standardised,
-    patched, with noise, blotted.
+    """(N, C, H, W) uint8 → (N, C, crop, crop) float32: cropped, turned, bent, mirrored, standardised and lit
+    otherwise in either order, patched, with noise, blotted.
 
     To be patched, N images come with N others behind them, from which the patches are taken.
     """
@@ -104,9 +104,11 @@ def for_training(pipeline: Pipeline, images: Tensor, chance: Draws) -> Tensor:
         seen = windows(images, chance.top, chance.left, pipeline.crop, pad=pipeline.pad)
     if pipeline.flip:
         seen = mirror(seen, chance.mirrored)
-    if pipeline.jitters:
+    if pipeline.jitters and pipeline.lighting == "pixels":
         seen = jitter(seen.float(), chance.brightness, chance.contrast)
     seen = standardised(pipeline, seen)
+    if pipeline.jitters and pipeline.lighting == "standardised":
+        seen = relit(seen, chance.brightness, chance.contrast)
     if pipeline.patch:
         own = slice(len(seen) // 2)
         seen, others, chance = seen[own], seen[own.stop :], chance.at(own)
@@ -245,10 +247,14 @@ def mirror_image(images: Tensor) -> Tensor:
 
 
 def jitter(values: Tensor, brightness: Tensor, contrast: Tensor) -> Tensor:
-    """Brightness and contrast of images in 0 … 255, each about its own mean, cut off at the ends of the range."""
+    """Brightness and contrast of images in 0 … 255, cut off at the ends of the range."""
+    return relit(values, 255 * brightness, contrast).clamp(0, 255)
+
+
+def relit(values: Tensor, brightness: Tensor, contrast: Tensor) -> Tensor:
+    """Images (N, C, H, W) with a factor (N,) about the mean of each, and a shift (N,)."""
     mean = values.mean((1, 2, 3), keepdim=True)
-    shifted = (values - mean) * contrast[:, None, None, None] + mean + 255 * brightness[:, None, None, None]
-    return shifted.clamp(0, 255)
+    return (values - mean) * contrast[:, None, None, None] + mean + brightness[:, None, None, None]
 
 
 def blot(values: Tensor, top: Tensor, left: Tensor, part: float) -> Tensor:

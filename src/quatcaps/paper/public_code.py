@@ -40,7 +40,13 @@ EM_CODE: Mapping[str, Any] = {
     "batch": 32,
     "epochs": 350,
 }
-IBM_CODE: Mapping[str, Any] = {**FOLLOWED, "schedule": "exponential"}
+IBM_CODE: Mapping[str, Any] = {
+    **FOLLOWED,
+    "schedule": "exponential",
+    "lighting": "standardised",
+    "brightness": 2.0,
+    "contrast": 0.5,
+}
 """Its weight decay is off by default."""
 QCN_CODE: Mapping[str, Any] = {**FOLLOWED, "schedule": "exponential"}
 AUTHORS: Mapping[str, Any] = {"routing.variance_floor": 5e-8, "routing.betas": "lowered", "convolutions": "pytorch"}

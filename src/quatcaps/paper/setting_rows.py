@@ -55,7 +55,9 @@ SETTINGS: Mapping[str, Tried] = {
     "decay": Tried("weight decay × 10", {"weight_decay": 0.1}),
     "erased": Tried("a blotted square", {"erase": 0.3}),
     "patches": Tried("larger patches", {"patch": 0.9}),
-    "lighting": Tried("other brightness and contrast", {"brightness": 0.2, "contrast": 0.2}),
+    "lighting": Tried(
+        "other brightness and contrast", {"lighting": "standardised", "brightness": 2.0, "contrast": 0.5}
+    ),
     "cross-entropy": Tried(
         "cross-entropy, smoothed labels", {"loss": "cross-entropy", "score_scale": 30.0, "label_smoothing": 0.1}
     ),
