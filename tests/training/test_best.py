@@ -115,9 +115,9 @@ def test_it_stops_when_patience_runs_out(
     experiment: Experiment, told_errors: list[tuple[int, int]], whole: Path
 ) -> None:
     state = left(whole)[1]
-    assert (state["epochs"], state["validation_error"]) == (4, 0.3)
+    assert (state["epochs"], state["validation_error"]) == (6, 0.3)
     records = [record for record in read_log(whole / "log.jsonl") if record["kind"] == "epoch"]
-    assert len(records) == 6, "0.3 after epoch 4, and no better after 5 and 6"
+    assert len(records) == 6, "0.3 after epoch 4, and nothing lower after 5 and 6"
     assert [record["test_error"] for record in records[:-1]] == [None] * 5, "test images choose nothing"
     assert records[-1]["test_error"] == 0.7, "and are measured at the end"
     assert experiment.validation is not None
@@ -177,7 +177,7 @@ def test_a_broken_run_chooses_as_an_unbroken_one(
 def test_a_run_that_stopped_early_is_finished(experiment: Experiment, whole: Path) -> None:
     run = open_run(whole)
     assert finished(run).epoch == 6
-    assert stopped_early(run, finished(run)) == Choice(3, 0.3, 5)
+    assert stopped_early(run, finished(run)) == Choice(5, 0.3, 5, since=3)
     console = Console(record=True, width=200, file=io.StringIO())
     train_run(run, experiment, console)
     assert "is trained to its end, 6 epochs of 9: no better for 2" in console.export_text()
@@ -196,14 +196,18 @@ def test_patience_counts_epochs_also_where_few_are_measured(experiment: Experime
 
 
 def test_choices() -> None:
-    assert after(None, 0, 0.5) == Choice(0, 0.5, 0)
-    assert after(Choice(0, 0.5, 3), 4, 0.5) == Choice(0, 0.5, 4), "the earlier of two"
-    assert after(Choice(0, 0.5, 3), 4, 0.4) == Choice(4, 0.4, 4)
-    assert not Choice(0, 0.5, 9).exhausted(0)
-    assert Choice(0, 0.5, 9).exhausted(9)
-    assert not Choice(0, 0.5, 9).exhausted(10)
+    assert after(None, 0, 0.5) == Choice(0, 0.5, 0, since=0)
+    first = Choice(0, 0.5, 3, since=0)
+    assert after(first, 4, 0.5) == Choice(4, 0.5, 4, since=0), "the later of two, which was trained for longer"
+    assert after(first, 4, 0.4) == Choice(4, 0.4, 4, since=4)
+    assert after(first, 4, 0.6) == Choice(0, 0.5, 4, since=0)
+    for best_epoch in (0, 8):
+        choice = Choice(best_epoch, 0.5, 9, since=0)
+        assert not choice.exhausted(0)
+        assert choice.exhausted(9), "an equal error is no lower one"
+        assert not choice.exhausted(10)
     records = [{"kind": "epoch", "epoch": epoch, "validation_error": error} for epoch, error in enumerate(ERRORS)]
-    assert choice_of(records, 5) == Choice(3, 0.3, 4)
+    assert choice_of(records, 5) == Choice(3, 0.3, 4, since=3)
     assert choice_of(records[:0], 5) is None
 
 

@@ -1,5 +1,6 @@
-"""The best checkpoint: the weights after the epoch of the lowest error on the validation images. Test images choose
-nothing.
+"""The best checkpoint: the weights after the epoch of the lowest error on the validation images, the latest of several:
+where few images are held out, or all are classified correctly, many are equal, and it was trained for longest. Test
+images choose nothing.
 
 Which epoch is best, and whether patience has run out, follows from the run's log alone, so that a run that was killed
 chooses again as it did. The best weights lie beside the checkpoints, in a folder of their own:
@@ -32,22 +33,24 @@ WATCHED = "validation"
 
 @dataclass(frozen=True)
 class Choice:
-    """The best epoch so far, counted from 0, its error, and the last epoch that was measured."""
+    """The best epoch so far, counted from 0, its error, the last epoch that was measured, and the first one of that
+    error."""
 
     epoch: int
     error: float
     measured: int
+    since: int
 
     def exhausted(self, patience: int) -> bool:
-        """Whether so many epochs were no better; never for 0."""
-        return 0 < patience <= self.measured - self.epoch
+        """Whether so many epochs had no lower error; never for 0."""
+        return 0 < patience <= self.measured - self.since
 
 
 def after(choice: Choice | None, epoch: int, error: float) -> Choice:
-    """The choice once another epoch is measured; the earlier of two that are equal stays."""
+    """The choice once another epoch is measured."""
     if choice is None or error < choice.error:
-        return Choice(epoch, error, epoch)
-    return Choice(choice.epoch, choice.error, epoch)
+        return Choice(epoch, error, epoch, since=epoch)
+    return Choice(epoch if error == choice.error else choice.epoch, choice.error, epoch, choice.since)
 
 
 def choice_of(records: Iterable[Record], epochs: int) -> Choice | None:
