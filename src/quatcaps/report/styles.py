@@ -22,7 +22,7 @@ WINE = "#882255"
 """Of Tol's palette: far from the others in lightness, for readers of any colour vision."""
 NEUTRAL = "#5b6f85"
 """What belongs to no network that is known here."""
-MARKERS = ("o", "s", "^", "D", "v", "P", "X", ">", "<", "p", "h", "*", "d", "8")
+MARKERS = ("o", "s", "^", "D", "v", "P", "X", ">", "<", "p", "h", "d", "8")
 
 
 class Style(NamedTuple):
@@ -34,7 +34,7 @@ class Style(NamedTuple):
 
 QCN, BEST, ROTORS = Style(BLUE, "o"), Style(VERMILLION, "s"), Style(WINE, ">")
 EM, VB, EM_IBM = Style(GREEN, "^"), Style(PINK, "D"), Style(SKY, "P")
-EM_PUBLISHED, VB_PUBLISHED, EM_IBM_PUBLISHED = Style(GREEN, "p"), Style(PINK, "d"), Style(SKY, "*")
+EM_PUBLISHED, VB_PUBLISHED, EM_IBM_PUBLISHED = Style(GREEN, "p"), Style(PINK, "d"), Style(SKY, "h")
 CNN, RESNET = Style(ORANGE, "v"), Style(BLACK, "X")
 
 SYSTEMS: Mapping[tuple[str, str], Style] = {
@@ -43,7 +43,7 @@ SYSTEMS: Mapping[tuple[str, str], Style] = {
     ("QCN, rotors", "poses"): ROTORS,
     ("QCN, rotors", "poses-2"): Style(WINE, "<"),
     ("QCN, rotors", "best"): Style(WINE, "s"),
-    ("QCN, rotors", "pretrained"): Style(WINE, "*"),
+    ("QCN, rotors", "pretrained"): Style(WINE, "p"),
     ("EM*", "paper"): EM,
     ("EM‡", "paper"): EM,
     ("VB", "paper"): VB,
@@ -52,7 +52,7 @@ SYSTEMS: Mapping[tuple[str, str], Style] = {
     ("EM‡", "public code"): Style(GREEN, ">"),
     ("VB", "public code"): VB_PUBLISHED,
     ("EM-IBM", "public code"): EM_IBM_PUBLISHED,
-    ("QCN", "public code"): Style(BLUE, "*"),
+    ("QCN", "public code"): Style(BLUE, "p"),
     ("EM*", "public code, logistic"): Style(GREEN, "s"),
     ("EM*", "public code, near identity"): Style(GREEN, "v"),
     ("EM*", "public code, 2 iterations"): Style(GREEN, "D"),
