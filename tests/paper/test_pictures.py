@@ -18,6 +18,7 @@ from quatcaps.paper.evidence_figures import measured
 from quatcaps.paper.evidence_lines import compared
 from quatcaps.paper.figures import draw
 from quatcaps.paper.rows import ROWS, TABLES
+from quatcaps.paper.system_figures import draw_epochs
 from quatcaps.report.intervals import of_mean
 from quatcaps.report.styles import BEST, EM, QCN, ROTORS
 
@@ -30,7 +31,7 @@ def drawn(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Figure]:
     found: dict[str, Figure] = {}
     folder = tmp_path_factory.mktemp("pictures")
     with pytest.MonkeyPatch.context() as patch:
-        kinds = ("viewpoint_", "ablation_", "pose_", "evidence_", "setting_")
+        kinds = ("viewpoint_", "ablation_", "pose_", "evidence_", "setting_", "system_")
         for module in ("figures", *(f"{kind}figures" for kind in kinds)):
             patch.setattr(f"quatcaps.paper.{module}.save", lambda figure, path: found.setdefault(path.stem, figure))
         for name in TABLES:
@@ -51,11 +52,34 @@ def colours(axes: Axes) -> set[str]:
 def test_there_is_a_file_for_each_picture(drawn: dict[str, Figure]) -> None:
     of_evidence = {path.stem for path in RESULTS.glob("evidence*.png")}
     assert "evidence-datasets" in of_evidence
-    assert set(drawn) == {*TABLES, "table1-compared", "ablation-tried", *of_evidence}
+    assert set(drawn) == {*TABLES, "table1-compared", "ablation-tried", "systems-epochs", *of_evidence}
     for name in drawn:
         assert (RESULTS / f"{name}.png").stat().st_size < 200_000
     for name in ("ablation", "poses"):
         assert len(drawn[name].axes) >= 3
+
+
+def test_errors_by_epoch_end_where_the_table_has_them(drawn: dict[str, Figure]) -> None:
+    panels = drawn["systems-epochs"].axes
+    qcn = entry("smallnorb/qcn/published")
+    (axes,) = (each for each in panels if each.get_title(loc="left") == "QCN, public code")
+    curve, lowest, last, published = axes.lines
+    assert len(curve.get_xydata()) == 300
+    assert (last.get_xydata()[0] == [300, qcn.errors("test")[0]]).all()
+    assert lowest.get_ydata()[0] == min(curve.get_ydata()) == qcn.lowest()[0]
+    assert set(published.get_ydata()) == {2.29}
+    assert len({each.get_ylim() for each in panels}) == 1
+    assert "VB, public code" not in {each.get_title(loc="left") for each in panels}, "measured at the end alone"
+
+
+def test_panels_of_many_systems_stand_in_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    found: list[Figure] = []
+    monkeypatch.setattr("quatcaps.paper.system_figures.save", lambda figure, path: found.append(figure))
+    draw_epochs([entry("smallnorb/qcn/published")] * 6, tmp_path / "epochs.png")
+    draw_epochs([entry("smallnorb/vb/published")], tmp_path / "epochs.png")
+    (figure,) = found
+    assert len(figure.axes) == 6
+    assert figure.axes[4].get_subplotspec().rowspan.start == 1
 
 
 def test_an_experiment_of_one_system_has_no_panel() -> None:

@@ -61,11 +61,14 @@ class Entry:
 
     def followed(self, name: str = "test") -> list[list[float]]:
         """The errors along training, in %, of each seed for which all images were measured on the way."""
-        whole = [each for each in self.records if each.config.evaluate_every and not each.config.evaluate_images]
-        records = [each for each in whole if not each.config.validation]  # else tests are measured at the end alone
-        errors = [[epoch.get(f"{name}_error") for epoch in record.epochs] for record in records]
+        errors = [[epoch.get(f"{name}_error") for epoch in record.epochs] for record in self.followed_records()]
         measured = [[100 * error for error in each if error is not None] for each in errors]
         return [each for each in measured if each]
+
+    def followed_records(self) -> list[RunRecord]:
+        """Those of runs in which all test images were measured on the way."""
+        whole = [each for each in self.records if each.config.evaluate_every and not each.config.evaluate_images]
+        return [each for each in whole if not each.config.validation]  # else tests are measured at the end alone
 
     def matches(self) -> list[Match]:
         """Of Table I: each seed where it is compared; where some came to the reference and some did not, those that

@@ -12,6 +12,7 @@ from quatcaps.paper.marks import draw_published, draw_seeds, explain_signs, labe
 from quatcaps.paper.pose_figures import draw_poses
 from quatcaps.paper.rows import DATASETS, QUOTED
 from quatcaps.paper.setting_figures import draw_settings
+from quatcaps.paper.system_figures import draw_epochs
 from quatcaps.paper.tables import NAMES
 from quatcaps.paper.viewpoint_figures import draw_compared, draw_viewpoints, quoted_label
 from quatcaps.report.canvas import RULE, TEXT, WIDTH, dress, literal, new_figure, save
@@ -19,7 +20,7 @@ from quatcaps.report.canvas import RULE, TEXT, WIDTH, dress, literal, new_figure
 
 def draw(name: str, entries: Sequence[Entry], path: Path, *, quoted: bool = True) -> None:
     """The picture of table `name`; Table I has also `…-compared.png`, the ablation `…-tried.png`, evidence
-    `…-differences.png` and `…-datasets.png`."""
+    `…-differences.png` and `…-datasets.png`, and systems `…-epochs.png`."""
     shown = [entry for entry in entries if name in entry.row.tables and entry.shown]
     if name == "table1":
         draw_viewpoints(shown, path)
@@ -35,6 +36,8 @@ def draw(name: str, entries: Sequence[Entry], path: Path, *, quoted: bool = True
     else:
         groups = {"table2": DATASETS, "systems": ("smallnorb",)}.get(name, ("branched", "not branched"))
         _draw_errors(with_marks(shown) or shown, path, groups, quoted=quoted and name == "table2")
+    if name == "systems":
+        draw_epochs(shown, path.with_name(f"{path.stem}-epochs{path.suffix}"))
 
 
 def with_marks(entries: Sequence[Entry]) -> list[Entry]:
