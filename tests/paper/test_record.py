@@ -42,6 +42,19 @@ def test_the_epoch_that_validation_images_chose(tmp_path: Path) -> None:
     assert any("Chosen epoch" in note and "`public code`" in note for note in told_of.notes)
 
 
+def test_new_statistics_have_a_column_where_there_are_some(tmp_path: Path) -> None:
+    row = ROWS["smallnorb/qcn/published"]
+    record = replace(made_up(row), renormalised={"test": Rate(4, 100)})
+    assert read_record(leave(tmp_path, record)) == record
+    told_of = page("systems", [Entry(row, (record,))])
+    assert (told_of.tables[0].columns[-1], told_of.tables[0].rows[0][-1]) == ("new statistics (%)", "4.00 (1)")
+    assert (told_of.numbers.columns[-1], told_of.numbers.rows[0][-1]) == ("new_statistics", "4.0000")
+    assert any("New statistics" in note for note in told_of.notes)
+    without = page("systems", [Entry(row, (made_up(row),))])
+    assert "new statistics (%)" not in without.tables[0].columns
+    assert not any("New statistics" in note for note in without.notes)
+
+
 @pytest.mark.parametrize(
     ("change", "words"),
     [

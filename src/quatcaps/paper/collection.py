@@ -55,6 +55,10 @@ class Entry:
         """The test error of the epoch that the validation images chose, in %, of each seed that had some."""
         return [record.chosen["test"].percent for record in self.records if "test" in record.chosen]
 
+    def renormalised(self) -> list[float]:
+        """The test error at the end with new statistics of batch normalisation, in %, of each seed that has them."""
+        return [record.renormalised["test"].percent for record in self.records if "test" in record.renormalised]
+
     def late(self, name: str = "test") -> list[float]:
         """The median of the last `LATE` errors, in %, of each seed that has as many."""
         return [statistics.median(errors[-LATE:]) for errors in self.followed(name) if len(errors) >= LATE]

@@ -22,6 +22,7 @@ from quatcaps.training.identity import digests_of, images_by_name
 from quatcaps.training.log import Record, read_log
 from quatcaps.training.measure import Rate
 from quatcaps.training.run import Run, choose_device, versions
+from quatcaps.training.statistics import is_normalised, renormalised
 from quatcaps.training.trained import trained_run
 
 FORMAT = 1
@@ -39,7 +40,8 @@ class RunRecord:
     what `quatcaps.inspection` finds on the test images, where the row asks for it. by_toy: the final errors on `test`
     and `novel` images, by class and instance; none in records of earlier versions, and where images show no instances.
     chosen: of a run that keeps its best checkpoint, the errors on the test images of that one, which the validation
-    images chose, after `chosen_epoch` epochs.
+    images chose, after `chosen_epoch` epochs. renormalised: the errors on the test images with statistics of batch
+    normalisation that were measured anew at the end, where the row asks for them and the network has some.
     """
 
     key: str
@@ -60,6 +62,7 @@ class RunRecord:
     by_toy: dict[str, dict[str, Rate]] = field(default_factory=dict)
     chosen: dict[str, Rate] = field(default_factory=dict)
     chosen_epoch: int = 0
+    renormalised: dict[str, Rate] = field(default_factory=dict)
 
     @property
     def last(self) -> Record:
@@ -72,10 +75,17 @@ def record_path(output: Path, key: str, seed: int) -> Path:
 
 
 def make_record(
-    key: str, recipe: str, run: Run, experiment: Experiment, device: str, *, inspected: bool = False
+    key: str,
+    recipe: str,
+    run: Run,
+    experiment: Experiment,
+    device: str,
+    *,
+    inspected: bool = False,
+    renormalised: bool = False,
 ) -> RunRecord:
     """The record of a run that is trained to its end; `experiment` is what it was trained and measured on. Toys are
-    measured here, and poses where they are to be inspected."""
+    measured here, and, where asked for, poses and what new statistics of batch normalisation would change."""
     log = read_log(run.folder / "log.jsonl")
     epochs = tuple(_without_kind(entry) for entry in log if entry["kind"] == "epoch")
     if len(epochs) != run.config.epochs:
@@ -112,7 +122,16 @@ def make_record(
         by_toy={name: rates for name, images in experiment.tests.items() if (rates := toys_of(run, images, device))},
         chosen={} if chosen is None else errors_on(trained_run(run, "best"), experiment.tests, choose_device(device)),
         chosen_epoch=0 if chosen is None else chosen.epochs,
+        renormalised=renormalised_errors(run, experiment, device) if renormalised else {},
     )
+
+
+def renormalised_errors(run: Run, experiment: Experiment, device: str) -> dict[str, Rate]:
+    """The errors of the last checkpoint with new statistics; none of a network that has no batch normalisation."""
+    trained, place = trained_run(run, "last"), choose_device(device)
+    if not is_normalised(trained.network):
+        return {}
+    return errors_on(renormalised(trained, experiment.training, place), experiment.tests, place)
 
 
 def poses_of(run: Run, experiment: Experiment, device: str) -> dict[str, Any]:
@@ -138,6 +157,7 @@ def write_record(path: Path, record: RunRecord) -> None:
         "toys": _counts(record.toys),
         "by_toy": {name: _counts(rates) for name, rates in record.by_toy.items()},
         "chosen": _counts(record.chosen),
+        "renormalised": _counts(record.renormalised),
     }
     write_json(path, {"format": FORMAT, **value})
 
@@ -170,6 +190,7 @@ def read_record(path: Path) -> RunRecord:
             by_toy={name: _rates(counted) for name, counted in _as(dict, value.get("by_toy", {})).items()},
             chosen={name: _rate(counted) for name, counted in _as(dict, value.get("chosen", {})).items()},
             chosen_epoch=_as(int, value.get("chosen_epoch", 0)),
+            renormalised={name: _rate(counted) for name, counted in _as(dict, value.get("renormalised", {})).items()},
         )
     except KeyError as error:
         raise QuatcapsError(f"{path} is not {what}: it has no {error.args[0]}") from error

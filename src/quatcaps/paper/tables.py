@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from quatcaps.paper.collection import LATE, Entry, columns, spread
 from quatcaps.paper.evidence_lines import compared
@@ -44,6 +45,10 @@ CHOSEN = (
     "Chosen epoch: the test error of the epoch with the lowest error on validation images, in rows that hold some out "
     "of the training images and keep that checkpoint."
 )
+NEW_STATISTICS = (
+    "New statistics: the test error of the last epoch if means and variances of batch normalisation are those of 100 "
+    "more training batches, with the weights as they are, in place of running ones."
+)
 LATE_EPOCHS = (
     f"Late epochs: the median of the last {LATE} measurements of all images, where there are as many; where the rate "
     "hardly falls, the last epoch alone is a draw."
@@ -77,9 +82,9 @@ def page(name: str, entries: Sequence[Entry], *, quoted: bool = True) -> Page:
             viewpoint_numbers(shown),
         )
     measured = any(entry.records for entry in shown)
-    chosen = (CHOSEN,) if any(entry.chosen() for entry in shown) else ()
+    extra = tuple(each.note for each in extra_columns(shown))
     public = (PUBLIC_CODE,) if any(entry.row.recipe.startswith("public code") for entry in shown) else ()
-    notes = (" ".join((SPREAD, *public, LOWEST, *chosen, LATE_EPOCHS)), *_windows(shown))
+    notes = (" ".join((SPREAD, *public, LOWEST, *extra, LATE_EPOCHS)), *_windows(shown))
     if name == "table2":
         tables: tuple[Table, ...] = (_overview(shown, others), _details(shown))
         return Page(title, notes, tables, tables if measured else (), _numbers(shown))
@@ -141,9 +146,23 @@ def _overview(entries: Sequence[Entry], others: Sequence[Quoted]) -> Table:
 MEASURED = ("published (%)", "here (%)", "lowest epoch (%)", "late epochs (%)", "training (min)")
 
 
-def _chosen(entries: Sequence[Entry]) -> bool:
-    """Whether there is a column for epochs that validation images chose."""
-    return any(entry.chosen() for entry in entries)
+class Extra(NamedTuple):
+    """A column that stands there if any entry has something in it."""
+
+    title: str
+    name: str  # for programs
+    errors: Callable[[Entry], list[float]]
+    note: str
+
+
+EXTRA = (
+    Extra("chosen epoch (%)", "chosen_epoch", Entry.chosen, CHOSEN),
+    Extra("new statistics (%)", "new_statistics", Entry.renormalised, NEW_STATISTICS),
+)
+
+
+def extra_columns(entries: Sequence[Entry]) -> list[Extra]:
+    return [each for each in EXTRA if any(each.errors(entry) for entry in entries)]
 
 
 def _measured(entry: Entry) -> tuple[str, ...]:
@@ -160,7 +179,7 @@ def _details(entries: Sequence[Entry]) -> Table:
             "parameters",
             "published parameters",
             *MEASURED,
-            *(("chosen epoch (%)",) if _chosen(entries) else ()),
+            *(each.title for each in extra_columns(entries)),
         ),
         tuple(
             (
@@ -168,7 +187,7 @@ def _details(entries: Sequence[Entry]) -> Table:
                 entry.parameters,
                 NOTHING if entry.row.published is None else entry.row.published.parameters or NOTHING,
                 *_measured(entry),
-                *((spread(entry.chosen()),) if _chosen(entries) else ()),
+                *(spread(each.errors(entry)) for each in extra_columns(entries)),
             )
             for entry in entries
         ),
@@ -204,7 +223,7 @@ def _numbers(entries: Sequence[Entry]) -> Table:
         (
             *("key", "system", "recipe", "dataset", "published", "error", "deviation", "seeds"),
             *("lowest_epoch", "late_epochs", "parameters", "training_minutes"),
-            *(("chosen_epoch",) if _chosen(entries) else ()),
+            *(each.name for each in extra_columns(entries)),
         ),
         tuple(
             (
@@ -218,7 +237,7 @@ def _numbers(entries: Sequence[Entry]) -> Table:
                 columns(entry.late())[0],
                 entry.parameters,
                 entry.minutes,
-                *((columns(entry.chosen())[0],) if _chosen(entries) else ()),
+                *(columns(each.errors(entry))[0] for each in extra_columns(entries)),
             )
             for entry in entries
         ),

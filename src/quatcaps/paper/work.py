@@ -212,7 +212,8 @@ def train(job: Job, place: Place, console: Console, *, again: bool = False, dead
             run = start_run(wanted, folder, place.data_dir, console, pretrained(job, place))
         experiment = load_run_images(run.config, place.data_dir, console)
     row = job.row
-    record = make_record(row.key, row.recipe, run, experiment, place.device, inspected=row.inspected)
+    asked = {"inspected": row.inspected, "renormalised": "systems" in row.tables}
+    record = make_record(row.key, row.recipe, run, experiment, place.device, **asked)
     write_record(place.record(job), record)
 
 

@@ -1,0 +1,88 @@
+"""Statistics of batch normalisation, measured anew: those of the batches, and nothing else changes."""
+
+from __future__ import annotations
+
+import copy
+
+import pytest
+import torch
+from torch import nn
+from torch.nn.modules.batchnorm import _BatchNorm
+
+from quatcaps.data.imageset import ImageSet
+from quatcaps.data.splits import Experiment
+from quatcaps.layers import use_backend
+from quatcaps.models import build
+from quatcaps.paper.record import make_record
+from quatcaps.training.config import TrainingConfig
+from quatcaps.training.evaluate import errors_on
+from quatcaps.training.loop import Trainer
+from quatcaps.training.run import Run, create_run
+from quatcaps.training.statistics import is_normalised, measure_statistics, renormalised
+from quatcaps.training.trained import trained_run
+
+CPU = torch.device("cpu")
+CONFIG = TrainingConfig(model="qcn-small", image_size=32, crop=28, epochs=2, batch=20, learning_rate=1e-3, device="cpu")
+
+
+class Silent:
+    def step(self, *state: object) -> None: ...
+
+    def epoch(self, *state: object) -> None: ...
+
+
+@pytest.fixture(scope="module")
+def run(noise_images: ImageSet, tmp_path_factory: pytest.TempPathFactory) -> Run:
+    made = create_run(tmp_path_factory.mktemp("run"), CONFIG, noise_images)
+    Trainer(made, Experiment(noise_images, {"test": noise_images})).train(Silent())
+    return made
+
+
+def test_they_are_the_means_over_the_batches() -> None:
+    network = nn.Sequential(nn.Conv2d(1, 3, 1), nn.BatchNorm2d(3), nn.Dropout(0.5)).train()
+    network[1].eval()
+    before = copy.deepcopy(network)
+    batches = torch.randn(4, 5, 1, 6, 6)
+    measure_statistics(network, batches)
+    with torch.no_grad():
+        seen = [network[0](batch) for batch in batches]
+    wanted = [(each.mean((0, 2, 3)), each.var((0, 2, 3))) for each in seen]
+    mean, variance = (torch.stack(values).mean(0) for values in zip(*wanted, strict=True))
+    torch.testing.assert_close(network[1].running_mean, mean)
+    torch.testing.assert_close(network[1].running_var, variance)
+    assert network[1].momentum == before[1].momentum
+    assert [module.training for module in network.modules()] == [module.training for module in before.modules()]
+    for one, other in zip(network.parameters(), before.parameters(), strict=True):
+        assert torch.equal(one, other)
+
+
+def test_a_network_with_spoilt_statistics_is_mended(run: Run, noise_images: ImageSet) -> None:
+    trained = trained_run(run)
+    assert is_normalised(trained.network)
+    wanted = renormalised(trained, noise_images, CPU, 3).network.state_dict()
+    for norm in trained.network.modules():
+        if isinstance(norm, _BatchNorm):
+            norm.running_mean.add_(5)
+    spoilt = copy.deepcopy(trained.network.state_dict())
+    again = renormalised(trained, noise_images, CPU, 3)
+    for name, values in again.network.state_dict().items():
+        assert torch.equal(values, wanted[name]), "from the weights and the batches alone, and the same every time"
+    for name, values in trained.network.state_dict().items():
+        assert torch.equal(values, spoilt[name]), "a copy"
+    assert {getattr(module, "backend", "auto") for module in again.network.modules()} == {"auto"}
+    other = renormalised(trained, noise_images, CPU, 4).network.state_dict()
+    assert any(not torch.equal(values, wanted[name]) for name, values in other.items())
+
+
+def test_a_record_has_them_where_asked_for(run: Run, noise_images: ImageSet, monkeypatch: pytest.MonkeyPatch) -> None:
+    experiment = Experiment(noise_images, {"test": noise_images})
+    assert make_record("key", "recipe", run, experiment, "cpu").renormalised == {}
+    found = make_record("key", "recipe", run, experiment, "cpu", renormalised=True)
+    assert found.renormalised == errors_on(renormalised(trained_run(run), noise_images, CPU), experiment.tests, CPU)
+    monkeypatch.setattr("quatcaps.paper.record.is_normalised", lambda network: False)
+    assert make_record("key", "recipe", run, experiment, "cpu", renormalised=True).renormalised == {}
+
+
+def test_matrix_capsules_without_normalisation_have_none() -> None:
+    assert not is_normalised(build("em-ibm-published", channels=2, classes=5))
+    assert is_normalised(use_backend(build("qcn-small", channels=2, classes=5), "reference"))
