@@ -58,7 +58,6 @@ def test_another_lighting_is_one_that_standardising_leaves() -> None:
     """Images of grey levels that are far from black and white: else what is cut off there would differ."""
     images = torch.randint(100, 150, (4, 2, 48, 48), generator=torch.Generator().manual_seed(0), dtype=torch.uint8)
     row = ROWS["settings-toys-azimuth/lighting"]
-    assert SETTINGS["lighting"].changes
     changed, plain = (each.config(0).changed({"patch": 0.0}) for each in (row, ROWS["settings-toys-azimuth/rotors"]))
     chance = draws(changed, 4, (48, 48), torch.Generator().manual_seed(0))
     difference = for_training(changed, images, chance) - for_training(plain, images, chance)

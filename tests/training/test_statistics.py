@@ -11,7 +11,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from quatcaps.data.imageset import ImageSet
 from quatcaps.data.splits import Experiment
-from quatcaps.layers import use_backend
+from quatcaps.layers.residual import ResidualTrunk
 from quatcaps.models import build
 from quatcaps.paper.record import make_record
 from quatcaps.training.config import TrainingConfig
@@ -63,6 +63,8 @@ def test_a_network_with_spoilt_statistics_is_mended(run: Run, noise_images: Imag
     for norm in trained.network.modules():
         if isinstance(norm, _BatchNorm):
             norm.running_mean.add_(5)
+    tracked = {int(values) for name, values in wanted.items() if name.endswith("num_batches_tracked")}
+    assert tracked == {3}, "all of them, those in residual blocks too"
     spoilt = copy.deepcopy(trained.network.state_dict())
     again = renormalised(trained, noise_images, CPU, 3)
     for name, values in again.network.state_dict().items():
@@ -70,8 +72,25 @@ def test_a_network_with_spoilt_statistics_is_mended(run: Run, noise_images: Imag
     for name, values in trained.network.state_dict().items():
         assert torch.equal(values, spoilt[name]), "a copy"
     assert {getattr(module, "backend", "auto") for module in again.network.modules()} == {"auto"}
-    other = renormalised(trained, noise_images, CPU, 4).network.state_dict()
+    (epoch,) = {
+        int(values)
+        for name, values in renormalised(trained, noise_images, CPU).network.state_dict().items()
+        if name.endswith("num_batches_tracked")
+    }
+    assert epoch == 3, "60 images are an epoch of three batches"
+    other = renormalised(trained, noise_images, CPU, 2).network.state_dict()
     assert any(not torch.equal(values, wanted[name]) for name, values in other.items())
+
+
+def test_blocks_are_left_to_the_modules_that_keep_statistics() -> None:
+    network, seen = build("qcn-small", channels=2, classes=5), []
+    trunks = [module for module in network.modules() if isinstance(module, ResidualTrunk)]
+    for trunk in trunks:
+        trunk.register_forward_pre_hook(lambda trunk, images: seen.append(trunk.backend))
+    measure_statistics(network, torch.rand(2, 3, 2, 32, 32))
+    assert seen == ["reference"] * (2 * len(trunks))
+    assert trunks
+    assert {trunk.backend for trunk in trunks} == {"auto"}
 
 
 def test_a_record_has_them_where_asked_for(run: Run, noise_images: ImageSet, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -85,4 +104,4 @@ def test_a_record_has_them_where_asked_for(run: Run, noise_images: ImageSet, mon
 
 def test_matrix_capsules_without_normalisation_have_none() -> None:
     assert not is_normalised(build("em-ibm-published", channels=2, classes=5))
-    assert is_normalised(use_backend(build("qcn-small", channels=2, classes=5), "reference"))
+    assert is_normalised(build("qcn-small", channels=2, classes=5))

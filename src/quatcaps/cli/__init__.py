@@ -93,9 +93,9 @@ def main() -> None:
         sys.stderr.close()
         sys.exit(141)
     except (MemoryError, RuntimeError, OSError) as error:
-        if is_failed_gpu(error):
-            error.add_note(FAILED_GPU)
         if not is_out_of_memory(error):
+            if is_failed_gpu(error):
+                error.add_note(FAILED_GPU)
             raise
         words = str(error).splitlines()
         fail(f"out of memory: choose a smaller --batch, or another --device{f' ({words[0]})' if words else ''}", 1)

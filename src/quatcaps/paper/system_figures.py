@@ -45,7 +45,9 @@ def draw_epochs(entries: Sequence[Entry], path: Path) -> None:
     panels[0].set_yticks(TICKS)
     panels[0].yaxis.set_major_formatter(ScalarFormatter())
     panels[0].yaxis.set_minor_formatter(NullFormatter())
-    panels[0].set_ylim(1, max(20.0, *(curve[-1][1] for _, curves in shown for curve in curves)))
+    every = [error for _, curves in shown for curve in curves for _, error in curve]
+    ends = [curve[-1][1] for _, curves in shown for curve in curves]
+    panels[0].set_ylim(min(1.0, 0.8 * min(error for error in every if error)), max(20.0, *ends))
     handles = [
         Line2D([], [], color=MUTED, linewidth=0.9, label="one run"),
         Line2D([], [], color=MUTED, linestyle="none", marker="v", markersize=9, label="its lowest epoch"),

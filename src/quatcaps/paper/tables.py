@@ -18,6 +18,7 @@ from quatcaps.paper.setting_tables import NOTES as SETTINGS
 from quatcaps.paper.setting_tables import setting_numbers, setting_tables
 from quatcaps.paper.viewpoint_tables import MARKED, POOLED, STRICT, viewpoint_numbers, viewpoint_table
 from quatcaps.report.tables import NOTHING, Table
+from quatcaps.training.statistics import BATCHES
 
 NAMES = {
     "smallnorb": "smallNORB",
@@ -46,8 +47,8 @@ CHOSEN = (
     "of the training images and keep that checkpoint."
 )
 NEW_STATISTICS = (
-    "New statistics: the test error of the last epoch if means and variances of batch normalisation are those of 100 "
-    "more training batches, with the weights as they are, in place of running ones."
+    f"New statistics: the test error of the last epoch if means and variances of batch normalisation are those of "
+    f"{BATCHES} more training batches, with the weights as they are, in place of running ones."
 )
 LATE_EPOCHS = (
     f"Late epochs: the median of the last {LATE} measurements of all images, where there are as many; where the rate "

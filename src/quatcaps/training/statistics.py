@@ -9,7 +9,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterable
 from dataclasses import replace
-from itertools import chain, count, islice
+from itertools import islice
 
 import torch
 from torch import Tensor, nn
@@ -17,12 +17,12 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from quatcaps.data.batches import TrainingBatches
 from quatcaps.data.imageset import ImageSet
-from quatcaps.layers import use_backend
+from quatcaps.layers.residual import ResidualTrunk
 from quatcaps.routing.backends import REFERENCE
 from quatcaps.training.trained import Trained
 
 BATCHES = 100
-"""What statistics are measured on, where nothing else is said."""
+"""What statistics are measured on, or on an epoch where that has fewer."""
 
 
 def is_normalised(network: nn.Module) -> bool:
@@ -36,10 +36,12 @@ def norms_of(network: nn.Module) -> list[_BatchNorm]:
 
 @torch.no_grad()
 def measure_statistics(network: nn.Module, batches: Iterable[Tensor]) -> None:
-    """Replaces the running statistics by their means over these batches; nothing else of the network changes. Its
-    blocks must compute by PyTorch's modules, which `use_backend(network, "reference")` has them do."""
+    """Replaces the running statistics by their means over these batches; nothing else of the network changes."""
     modes, norms = {module: module.training for module in network.modules()}, norms_of(network)
     momenta = [norm.momentum for norm in norms]
+    trunks = {module: module.backend for module in network.modules() if isinstance(module, ResidualTrunk)}
+    for trunk in trunks:
+        trunk.backend = REFERENCE  # faster ones look at running statistics, and keep none
     network.eval()
     for norm in norms:
         norm.train()
@@ -49,6 +51,8 @@ def measure_statistics(network: nn.Module, batches: Iterable[Tensor]) -> None:
         network(images)
     for norm, momentum in zip(norms, momenta, strict=True):
         norm.momentum = momentum
+    for trunk, backend in trunks.items():
+        trunk.backend = backend
     for module, mode in modes.items():
         module.training = mode
 
@@ -57,7 +61,6 @@ def renormalised(trained: Trained, training: ImageSet, device: torch.device, bat
     """The same network with the statistics of so many training batches that would have come next."""
     config = trained.config
     stream = TrainingBatches(training, config.batch, config, config.seed, device, placement=config.placement)
-    following = chain.from_iterable(map(stream.epoch, count(config.epochs)))
-    network = use_backend(copy.deepcopy(trained.network).to(device), REFERENCE)
-    measure_statistics(network, (batch.images for batch in islice(following, batches)))
-    return replace(trained, network=use_backend(network, config.backend))
+    network = copy.deepcopy(trained.network).to(device)
+    measure_statistics(network, (batch.images for batch in islice(stream.epoch(config.epochs), batches)))
+    return replace(trained, network=network)
