@@ -84,7 +84,7 @@ def test_commands_of_the_documents_choose_what_they_say() -> None:
     ]
     toys, smallnorb = ([row.key for row in rows] for rows in chosen)
     assert toys == [row.key for row in OURS if row.dataset == "toys"]
-    assert smallnorb == ["settings-azimuth/no-routing", "settings-elevation/no-routing"]
+    assert smallnorb == ["settings-azimuth/longer", "settings-elevation/longer"]
 
 
 def entry(key: str, novel: list[int]) -> Entry:
