@@ -14,11 +14,21 @@ from quatcaps.errors import QuatcapsError
 from quatcaps.models import build
 from quatcaps.models.logits import Logits
 from quatcaps.models.network import Network
-from quatcaps.robustness import Distances, Effort, Victim, attack, fgsm, projected_ascent, some_images, under_attack
+from quatcaps.robustness import (
+    Distances,
+    Effort,
+    Victim,
+    attack,
+    fgsm,
+    projected_ascent,
+    some_images,
+    trials,
+    under_attack,
+)
 from quatcaps.robustness.attacks import ATTACKS, NEAREST, WITHIN, check_attacks
 from quatcaps.robustness.masking import in_words
 from quatcaps.robustness.objectives import with_gradient
-from quatcaps.robustness.trials import Trial, pixels_of
+from quatcaps.robustness.trials import Counter, Trial, pixels_of, with_effort
 from quatcaps.robustness.victims import agreement
 from quatcaps.training.config import TrainingConfig
 from quatcaps.training.trained import Trained
@@ -211,10 +221,55 @@ def test_epsilon_in_units_of_the_input(noise_images: ImageSet) -> None:
     pixels = pixels_of(noise_images, [chosen], CPU)[:6] * torch.linspace(0.2, 1, 6)[:, None, None, None]
     trial = Trial(chosen, pixels, noise_images.labels[:6], normalised=True)
     with under_attack(chosen):
-        made = trial.made("fgsm", lambda v, x, y, radius, _: fgsm(v, x, y, radius), 0.1)
+        (made,) = trial.made("fgsm", lambda v, x, y, radius, _: fgsm(v, x, y, radius), (0.1,))
     moved = (made - pixels).abs().amax((2, 3))
     torch.testing.assert_close(moved, 0.1 * pixels.std((2, 3), correction=0), rtol=1e-3, atol=1e-6)
     with pytest.raises(QuatcapsError, match="ε = -1: it must be above 0 and finite"):
         attack(chosen.trained, noise_images, CPU, epsilons=(-1.0,), normalised=True)
     with pytest.raises(QuatcapsError, match="no ε was given"):
         attack(chosen.trained, noise_images, CPU, epsilons=())
+
+
+@pytest.mark.parametrize("name", WITHIN)
+@pytest.mark.parametrize("normalised", [False, True])
+def test_batches_that_are_attacked_together_are_attacked_alike(
+    name: str, normalised: bool, noise_images: ImageSet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Chance is that of each batch, whichever others stand beside it: of the same ε, or of another."""
+    chosen = victim()
+    pixels = pixels_of(noise_images, [chosen], CPU)[:11]
+    monkeypatch.setattr(trials, "BATCH", 4)
+    with under_attack(chosen):
+        trial = Trial(chosen, pixels, chosen(pixels).argmax(1), normalised=normalised)
+        made = {}
+        for at_once in (1, 5, 16):
+            monkeypatch.setattr(trials, "batches_at_once", lambda device, count=at_once: count)
+            made[at_once] = trial.made(name, with_effort(name, Effort(3, 2, 8)), (0.01, 0.1))
+    moved = [float((images - pixels).abs().amax()) for images in made[1]]
+    assert 0 < moved[0] < moved[1]
+    for at_once in (5, 16):
+        for alone, together in zip(made[1], made[at_once], strict=True):
+            share = float(((together - alone).abs() > 1e-6).float().mean())
+            assert share < 1e-3, "signs of gradients near 0 may differ, starts may not"
+
+
+def test_fewer_are_attacked_at_once_where_memory_ends(noise_images: ImageSet, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(trials, "BATCH", 2)
+    monkeypatch.setattr(trials, "batches_at_once", lambda device: 16)
+    tried, told = [], []
+
+    def hungry(_: object, images: Tensor, labels: Tensor, radius: Tensor, chance: object) -> Tensor:
+        tried.append(len(images))
+        if len(images) > 4:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        return images + radius
+
+    pixels = torch.zeros(7, 2, 28, 28)
+    trial = Trial(victim(), pixels, noise_images.labels[:7], counter=Counter(14, lambda done, _: told.append(done)))
+    small, large = trial.made("hungry", hungry, (0.1, 0.2))
+    torch.testing.assert_close(small, pixels + 0.1)
+    torch.testing.assert_close(large, pixels + 0.2)
+    assert tried == [14, 7, 4, 3, 4, 3]
+    assert told[-1] == 14
+    with pytest.raises(torch.OutOfMemoryError):
+        trial.made("hungry", lambda *_: hungry(None, torch.zeros(5), *_[2:]), (0.1,))

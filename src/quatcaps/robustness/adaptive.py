@@ -7,6 +7,7 @@ from torch import Tensor
 
 from quatcaps.errors import at_least_one
 from quatcaps.robustness.balls import Ball, Radius
+from quatcaps.robustness.chance import Chance, Randomness
 from quatcaps.robustness.gradient import repeated
 from quatcaps.robustness.objectives import (
     Classifier,
@@ -45,7 +46,7 @@ def apgd(
     epsilon: Radius,
     steps: int = 100,
     restarts: int = 1,
-    generator: torch.Generator | None = None,
+    generator: Randomness | None = None,
     loss: Loss = cross_entropy,
 ) -> Tensor:
     """Auto-PGD within ε in the maximum norm, from random starts; the only thing to choose is how long it may take.
@@ -55,7 +56,7 @@ def apgd(
     """
     at_least_one("steps", steps)
     at_least_one("restarts", restarts)
-    chance, ball = generator or torch.Generator().manual_seed(0), Ball.around(images, epsilon)
+    chance, ball = Chance.of(generator, len(images)), Ball.around(images, epsilon)
     objective = of_scores(classifier, loss)
 
     def one(left: Tensor) -> Tensor:

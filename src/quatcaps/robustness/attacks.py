@@ -11,6 +11,7 @@ from torch import Tensor
 from quatcaps.errors import QuatcapsError, at_least_one, unknown_name
 from quatcaps.robustness.adaptive import apgd
 from quatcaps.robustness.balls import Radius
+from quatcaps.robustness.chance import Chance, Randomness
 from quatcaps.robustness.gradient import bim, fgsm, pgd, projected_ascent
 from quatcaps.robustness.minimal import carlini_wagner, deepfool
 from quatcaps.robustness.objectives import dlr, misclassified
@@ -34,20 +35,21 @@ class Effort:
             at_least_one(name, count)
 
 
-Within = Callable[[Victim, Tensor, Tensor, Radius, Effort, torch.Generator], Tensor]
+Within = Callable[[Victim, Tensor, Tensor, Radius, Effort, Randomness], Tensor]
 Nearest = Callable[[Victim, Tensor, Tensor, Effort], Tensor]
 
 
 def ensemble(
-    victim: Victim, images: Tensor, labels: Tensor, epsilon: Radius, effort: Effort, generator: torch.Generator
+    victim: Victim, images: Tensor, labels: Tensor, epsilon: Radius, effort: Effort, generator: Randomness
 ) -> Tensor:
     """Auto-PGD on cross-entropy, Auto-PGD on the DLR loss, the Square attack: each on the images that withstood those
     before it. In the spirit of AutoAttack (Croce and Hein 2020), without its targeted attacks and FAB."""
     members = [WITHIN["apgd-ce"], *([WITHIN["apgd-dlr"]] if enough_classes(victim) else []), WITHIN["square"]]
+    chance = Chance.of(generator, len(images))
     found, left = images.clone(), torch.arange(len(images), device=images.device)
     for member in members:
         radius = epsilon[left] if isinstance(epsilon, Tensor) and len(epsilon) == len(images) else epsilon
-        found[left] = member(victim, images[left], labels[left], radius, effort, generator)
+        found[left] = member(victim, images[left], labels[left], radius, effort, chance.at(left))
         left = left[~misclassified(victim(found[left]), labels[left])]
         if not len(left):
             break

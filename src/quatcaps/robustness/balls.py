@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from quatcaps.errors import QuatcapsError
+from quatcaps.robustness.chance import Chance, Randomness
 
 Radius = int | float | Tensor
 """ε: one number, or a tensor that broadcasts to (N, channels, 1, 1) with one for each image and channel."""
@@ -46,9 +47,9 @@ class Ball:
         """The nearest images of the ball."""
         return images.clamp(self.low, self.high)
 
-    def random(self, generator: torch.Generator) -> Tensor:
+    def random(self, source: Randomness) -> Tensor:
         """Images drawn uniformly from |x' − x| ≤ ε, then clipped to [0, 1]; the same on every device."""
-        share = torch.rand(self.images.shape, generator=generator).to(self.images)
+        share = Chance.of(source, len(self.images)).uniform(*self.images.shape[1:]).to(self.images)
         return self.project(self.images + (2 * share - 1) * self.radius)
 
     def at(self, chosen: Tensor) -> Ball:

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from quatcaps.errors import at_least_one
 from quatcaps.robustness.balls import Ball, Radius
+from quatcaps.robustness.chance import Chance, Randomness
 from quatcaps.robustness.objectives import (
     Classifier,
     Loss,
@@ -62,7 +63,7 @@ def pgd(
     epsilon: Radius,
     steps: int = 20,
     restarts: int = 1,
-    generator: torch.Generator | None = None,
+    generator: Randomness | None = None,
     loss: Loss = cross_entropy,
     *,
     stop: bool = True,
@@ -82,13 +83,13 @@ def projected_ascent(
     epsilon: Radius,
     steps: int = 20,
     restarts: int = 1,
-    generator: torch.Generator | None = None,
+    generator: Randomness | None = None,
     *,
     stop: bool = True,
 ) -> Tensor:
     """`pgd` of any objective, such as `Victim.votes`."""
     at_least_one("restarts", restarts)
-    chance, ball = generator or torch.Generator().manual_seed(0), Ball.around(images, epsilon)
+    chance, ball = Chance.of(generator, len(images)), Ball.around(images, epsilon)
 
     def one(left: Tensor) -> Tensor:
         start = ball.random(chance)[left]  # drawn for all images, whichever are left

@@ -51,13 +51,13 @@ def signs_of_masking(
     known = dict(broken)
     for name in ("fgsm", "pgd"):
         if name not in known:
-            known[name] = [trial.broken(name, with_effort(name, effort), epsilon) for epsilon in epsilons]
+            known[name] = trial.broken(name, with_effort(name, effort), epsilons)
     by_pgd = known["pgd"]
     half = min(range(len(epsilons)), key=lambda k: abs(float(by_pgd[k].float().mean()) - 0.5))
     epsilon, base = epsilons[half], by_pgd[half]
 
     def beyond(check: str, what: str, attack: str, harder: Effort) -> Sign:
-        more = trial.broken(f"{check}, masking", with_effort(attack, harder), epsilon, ~base)
+        (more,) = trial.broken(f"{check}, masking", with_effort(attack, harder), (epsilon,), ~base)
         return judged(check, f"{what} at ε = {epsilon:g}", base, more)
 
     signs = [
@@ -103,7 +103,7 @@ def zero_gradients(trial: Trial) -> Sign:
 
 def large_epsilon(trial: Trial, effort: Effort) -> Sign:
     """With an unbounded attack every image must break."""
-    wrong = replace(trial, normalised=False).broken("large ε", with_effort("pgd", effort), LARGE)
+    (wrong,) = replace(trial, normalised=False).broken("large ε", with_effort("pgd", effort), (LARGE,))
     percent = 100 * float(wrong.float().mean())
     return Sign("large ε", percent < 100 - FEW, f"PGD at ε = {LARGE:g} has an error of {percent:.1f}%")
 

@@ -13,6 +13,7 @@ from quatcaps.data.imageset import ImageSet
 from quatcaps.errors import QuatcapsError
 from quatcaps.robustness.attacks import NEAREST, USUAL, WITHIN, Effort, check_attacks
 from quatcaps.robustness.balls import Radius, check_epsilon
+from quatcaps.robustness.chance import Randomness
 from quatcaps.robustness.gradient import pgd
 from quatcaps.robustness.masking import Sign, looks, signs_of_masking
 from quatcaps.robustness.minimal import distances
@@ -118,11 +119,11 @@ def attack(
     trial = Trial(victim, pixels, labels, seed, normalised, counter)
     with under_attack(*victims):
         clean = trial.wrong()
-        broken = {name: [trial.broken(name, with_effort(name, effort), e) for e in epsilons] for name in names}
+        broken = {name: trial.broken(name, with_effort(name, effort), epsilons) for name in names}
         found = {name: nearest_found(trial, name, effort, clean) for name in nearest}
         carried = {}
         if source is not None:
-            carried[source.name] = [transferred(trial, victims[1], effort, e) for e in epsilons]
+            carried[source.name] = transferred(trial, victims[1], effort, epsilons)
         signs = signs_of_masking(trial, broken, carried, epsilons, effort) if masking else ()
     counter.finish()
     together = [torch.stack([each[k] for each in broken.values()]).any(0) for k in range(len(epsilons)) if broken]
@@ -146,20 +147,24 @@ def nearest_found(trial: Trial, name: str, effort: Effort, clean: Tensor) -> Dis
     right = ~clean
     if not right.any():
         return Distances(0, 0, None, None)
-    made = trial.made(name, lambda victim, images, labels, _, __: NEAREST[name](victim, images, labels, effort), 1.0)
+
+    def anywhere(victim: Victim, images: Tensor, labels: Tensor, _: Radius, __: Randomness) -> Tensor:
+        return NEAREST[name](victim, images, labels, effort)
+
+    (made,) = trial.made(name, anywhere, (1.0,))
     found = distances(trial.pixels, made).cpu()[right & trial.wrong(made)]
     if not len(found):
         return Distances(0, int(right.sum()), None, None)
     return Distances(len(found), int(right.sum()), float(found.mean()), float(found.median()))
 
 
-def transferred(trial: Trial, source: Victim, effort: Effort, epsilon: float) -> Tensor:
-    """(N,) bool: which images are misclassified as PGD has made them for another network."""
+def transferred(trial: Trial, source: Victim, effort: Effort, epsilons: Sequence[float]) -> list[Tensor]:
+    """By ε, (N,) bool: which images are misclassified as PGD has made them for another network."""
 
-    def elsewhere(_: Victim, images: Tensor, labels: Tensor, radius: Radius, chance: torch.Generator) -> Tensor:
+    def elsewhere(_: Victim, images: Tensor, labels: Tensor, radius: Radius, chance: Randomness) -> Tensor:
         return pgd(source, images, labels, radius, effort.steps, 1, chance, stop=False)
 
-    return trial.broken("transfer", elsewhere, epsilon)
+    return trial.broken("transfer", elsewhere, epsilons)
 
 
 def source_of(source: Trained, trained: Trained, images: ImageSet) -> Victim:

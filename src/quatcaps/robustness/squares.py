@@ -7,6 +7,7 @@ from torch import Tensor
 
 from quatcaps.errors import at_least_one
 from quatcaps.robustness.balls import Ball, Radius
+from quatcaps.robustness.chance import Chance, Randomness
 from quatcaps.robustness.objectives import Classifier, margin
 
 LARGEST = 0.8
@@ -27,25 +28,21 @@ def square(
     labels: Tensor,
     epsilon: Radius,
     queries: int = 1000,
-    generator: torch.Generator | None = None,
+    generator: Randomness | None = None,
 ) -> Tensor:
     """Sets squares of the image to +ε or −ε, by channel, and keeps what lowers the margin of the true class.
 
     A black box: where it does better than attacks that follow the gradient, gradients are masked.
     """
     at_least_one("queries", queries)
-    chance, ball = generator or torch.Generator().manual_seed(0), Ball.around(images, epsilon)
-    count, channels, height, width = images.shape
-
-    def signs(*shape: int) -> Tensor:
-        return (2 * torch.randint(2, shape, generator=chance) - 1).to(images)
-
-    best = ball.project(images + ball.radius * signs(count, channels, 1, width))
+    chance, ball = Chance.of(generator, len(images)), Ball.around(images, epsilon)
+    channels, height, width = images.shape[1:]
+    best = ball.project(images + ball.radius * chance.signs(channels, 1, width).to(images))
     losses = margin(classifier(best), labels)
     for query in range(1, queries):
         side = max(1, min(round((share_at(query, queries) * height * width) ** 0.5), height, width))
-        colours = signs(count, channels, 1, 1)
-        places = torch.rand(2, count, generator=chance).to(images.device)
+        colours = chance.signs(channels, 1, 1).to(images)
+        places = chance.drawn(place, 1).to(images.device)
         left = (losses <= 0).nonzero().flatten()
         if not len(left):
             break
@@ -56,6 +53,11 @@ def square(
         better = found > losses[left]
         best[left[better]], losses[left[better]] = tried[better], found[better]
     return best
+
+
+def place(count: int, generator: torch.Generator) -> Tensor:
+    """(2, count) in [0, 1): where squares lie."""
+    return torch.rand(2, count, generator=generator)
 
 
 def squares(places: Tensor, side: int, height: int, width: int) -> Tensor:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -15,13 +16,16 @@ from quatcaps.data.preprocessing import centre_crop
 from quatcaps.errors import at_least_one
 from quatcaps.robustness.attacks import WITHIN, Effort
 from quatcaps.robustness.balls import Radius
+from quatcaps.robustness.chance import Chance, Randomness
 from quatcaps.robustness.objectives import misclassified
 from quatcaps.robustness.victims import Victim
 
 BATCH = 128
-"""Images that are attacked at once. Chance is drawn by batch, so that another number would draw other starts."""
+"""Images that share a generator: another number would draw other starts. A CPU attacks so many at once."""
+BATCHES = 16
+"""That a GPU attacks at once, those of several ε among them: one leaves it idle. Fewer where memory ends."""
 
-Made = Callable[[Victim, Tensor, Tensor, Radius, torch.Generator], Tensor]
+Made = Callable[[Victim, Tensor, Tensor, Radius, Randomness], Tensor]
 """Makes adversarial images for a victim."""
 Progress = Callable[[int, int], None]
 
@@ -44,6 +48,18 @@ class Counter:
             self.progress(self.done, self.total)
 
 
+def batches_at_once(device: torch.device) -> int:
+    return BATCHES if device.type == "cuda" else 1
+
+
+class Part(NamedTuple):
+    """Images that share a generator, to be attacked within one ε."""
+
+    epsilon: int  # its place among those asked for
+    number: int
+    rows: Tensor  # (n,) the numbers of the images
+
+
 @dataclass(frozen=True)
 class Trial:
     """A network and the images it is attacked on; chance follows from the seed, the attack and the batch."""
@@ -64,27 +80,47 @@ class Trial:
         parts = zip(shown.split(BATCH), self.labels.split(BATCH), strict=True)
         return torch.cat([misclassified(self.victim(images), labels).cpu() for images, labels in parts])
 
-    def made(self, name: str, attack: Made, epsilon: float, where: Tensor | None = None) -> Tensor:
-        """Adversarial images of all images, or of those `where` a mask (N,) says; the others stay as they are."""
-        found = self.pixels.clone()
+    def made(self, name: str, attack: Made, epsilons: Sequence[float], where: Tensor | None = None) -> Sequence[Tensor]:
+        """By ε, adversarial images of all images, or of those `where` a mask (N,) says; the others stay as they are."""
+        found = [self.pixels.clone() for _ in epsilons]
         chosen = torch.arange(len(self)) if where is None else where.nonzero().flatten()
-        parts = chosen.to(self.pixels.device).split(BATCH) if len(chosen) else ()
-        for number, rows in enumerate(parts):
-            chance = torch.Generator().manual_seed(mix(mix(self.seed, zlib.crc32(name.encode())), number))
-            pixels = self.pixels[rows]
-            found[rows] = attack(self.victim, pixels, self.labels[rows], self.radius(epsilon, pixels), chance)
+        rows = chosen.to(self.pixels.device).split(BATCH) if len(chosen) else ()
+        waiting = [Part(k, number, each) for k in range(len(epsilons)) for number, each in enumerate(rows)]
+        at_once = batches_at_once(self.pixels.device)
+        while waiting:
+            parts, later = waiting[:at_once], waiting[at_once:]
+            try:
+                made = self.made_together(name, attack, epsilons, parts)
+            except torch.OutOfMemoryError:
+                if len(parts) == 1:
+                    raise
+                at_once = len(parts) // 2
+                continue
+            for part, images in zip(parts, made.split([len(part.rows) for part in parts]), strict=True):
+                found[part.epsilon][part.rows] = images
             if self.counter is not None:
-                self.counter.add(len(rows))
+                self.counter.add(len(made))
+            waiting = later
         return found
 
-    def broken(self, name: str, attack: Made, epsilon: float, where: Tensor | None = None) -> Tensor:
-        """(N,) bool on the CPU: which images are misclassified, attacked or as they are."""
-        return self.wrong() | self.wrong(self.made(name, attack, epsilon, where))
+    def made_together(self, name: str, attack: Made, epsilons: Sequence[float], parts: Sequence[Part]) -> Tensor:
+        """Adversarial images of some parts, one after the other."""
+        seed = mix(self.seed, zlib.crc32(name.encode()))
+        generators = [torch.Generator().manual_seed(mix(seed, part.number)) for part in parts]
+        chance = Chance(generators, [len(part.rows) for part in parts])
+        rows = torch.cat([part.rows for part in parts])
+        radii = [self.radius(epsilons[part.epsilon], self.pixels[part.rows]) for part in parts]
+        return attack(self.victim, self.pixels[rows], self.labels[rows], torch.cat(radii), chance)
 
-    def radius(self, epsilon: float, pixels: Tensor) -> Radius:
-        """ε in pixels; given in units of the network's input, for each image and channel."""
+    def broken(self, name: str, attack: Made, epsilons: Sequence[float], where: Tensor | None = None) -> list[Tensor]:
+        """By ε, (N,) bool on the CPU: which images are misclassified, attacked or as they are."""
+        before = self.wrong()
+        return [before | self.wrong(images) for images in self.made(name, attack, epsilons, where)]
+
+    def radius(self, epsilon: float, pixels: Tensor) -> Tensor:
+        """(N, 1 or channels, 1, 1) ε in pixels; given in units of the network's input, by image and channel."""
         if not self.normalised:
-            return epsilon
+            return pixels.new_full((len(pixels), 1, 1, 1), epsilon)
         return (epsilon * self.victim.deviations(pixels)).clamp(max=1).expand(len(pixels), -1, 1, 1)
 
 
