@@ -55,6 +55,9 @@ def reproduce(
         typer.Option(metavar="NAME=VALUE", help="for submitit, such as slurm_partition=gpu; may be repeated"),
     ] = None,
     processes: Annotated[int, typer.Option(help="that train each run together, by torchrun: one for each GPU")] = 1,
+    side_by_side: Annotated[
+        int, typer.Option(help="how many runs are trained at once here: small ones share a GPU well under NVIDIA's MPS")
+    ] = 1,
     device: Device = "auto",
     data_dir: DataDir = None,
     output: Annotated[
@@ -81,6 +84,7 @@ def reproduce(
         launcher=launcher,
         launcher_options=given({"launcher_options": launcher_option}).get("launcher_options", {}),
         processes=processes,
+        side_by_side=side_by_side,
         device=device,
         data_dir=data_dir,
         output=output,

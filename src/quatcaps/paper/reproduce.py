@@ -20,6 +20,7 @@ from quatcaps.paper.row import Row
 from quatcaps.paper.rows import ROWS, TABLES
 from quatcaps.paper.stopping import stopping_after
 from quatcaps.paper.work import DONE, Job, Place, Summary, in_order, perform, standing, state
+from quatcaps.paper.workers import perform_side_by_side
 from quatcaps.report.tables import NOTHING, Table
 from quatcaps.training.loop import RunInterruptedError
 from quatcaps.training.processes import check_alone
@@ -39,6 +40,7 @@ class Request:
     launcher: str = "here"
     launcher_options: dict[str, str] = field(default_factory=dict)
     processes: int = 1
+    side_by_side: int = 1
     device: str = "auto"
     data_dir: Path | None = None
     output: Path | None = None
@@ -54,6 +56,13 @@ class Request:
             raise QuatcapsError(f"processes = {self.processes}: at least 1 is needed")
         if self.launcher not in LAUNCHERS:
             raise unknown_name("launcher", self.launcher, LAUNCHERS)
+        if self.side_by_side < 1:
+            raise QuatcapsError(f"side by side = {self.side_by_side}: at least 1 is needed")
+        if self.side_by_side > 1 and (self.launcher != "here" or self.processes > 1):
+            raise QuatcapsError(
+                "--side-by-side trains runs on this machine, each by one process: leave out --launcher "
+                "and --processes, or leave out --side-by-side"
+            )
 
     @property
     def place(self) -> Place:
@@ -124,7 +133,11 @@ def reproduce(request: Request, console: Console, *, only_render: bool = False, 
         finish(request, console, Summary())
         return
     with stopping_after(request.budget) as deadline:
-        summary = perform(jobs, place, console, deadline, again=request.again)
+        if request.side_by_side > 1:
+            many, how = request.side_by_side, {"again": request.again, "small": request.quick}
+            summary = perform_side_by_side(jobs, place, console, deadline, many, **how)
+        else:
+            summary = perform(jobs, place, console, deadline, again=request.again)
     finish(request, console, summary)
 
 
@@ -141,7 +154,7 @@ def finish(request: Request, console: Console, summary: Summary) -> None:
         say(console, line)
     if summary.interrupted:
         raise RunInterruptedError("interrupted; the same command goes on where this one stopped")
-    problems = list(dict.fromkeys([*(f"{job}: {why}" for job, why in summary.failed.items()), *problems]))
+    problems = list(dict.fromkeys([*reasons(summary), *problems]))
     if problems:
         raise QuatcapsError("not everything could be done:\n  " + "\n  ".join(problems))
 
@@ -161,6 +174,14 @@ def tell(summary: Summary) -> list[str]:
     if summary.held:
         lines.append(f"held by other processes: {listed(summary.held)}")
     return lines
+
+
+def reasons(summary: Summary) -> list[str]:
+    """Why runs could not be done, a line for each reason."""
+    return [
+        f"{listed([job for job, other in summary.failed.items() if other == why])}: {why}"
+        for why in dict.fromkeys(summary.failed.values())
+    ]
 
 
 def listed(jobs: Sequence[Job], most: int = 4) -> str:
