@@ -1,18 +1,21 @@
 """Robustness of QCN, rotors, a ResNet of as many parameters and the CNN on MNIST, CIFAR-10 and SVHN, in one command.
 
-    python benchmarks/robustness.py [--dataset cifar10] [--images 1000] [--device cuda] [--list]
+    python benchmarks/robustness.py [--dataset cifar10] [--images 1000] [--device cuda] [--side-by-side] [--list]
 
 Trains what is missing under --work, with the images and epochs of `best` (minutes each on a GPU; a run that was stopped
 goes on), then calls `quatcaps attack`, on MNIST with --affine too, and leaves attack.json, attack.png, affine.json and
-affine.png in --output/DATASET. QCN is the published weights. --list prints what would be done.
+affine.png in --output/DATASET. QCN is the published weights. --side-by-side trains all networks at once, then attacks
+those of all datasets at once, which a GPU shares well under NVIDIA's MPS. --list prints what would be done.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
 import shlex
+import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import quatcaps
@@ -63,6 +66,29 @@ def train(system: str, dataset: str, options: argparse.Namespace) -> None:
     quatcaps.train(config.model, dataset, config, output=folder, resume=begun, data_dir=options.data_dir)
 
 
+def attack(dataset: str, options: argparse.Namespace) -> None:
+    for words in commands(dataset, options):
+        sys.argv[1:] = words
+        try:
+            main()
+        except SystemExit as stop:
+            if stop.code:
+                raise
+
+
+def side_by_side(parts: Sequence[Sequence[str]], options: argparse.Namespace) -> None:
+    """Does some parts of the work at once, each in a process of its own with one thread; an error where one fails."""
+    given = ["--images", options.images, "--seed", options.seed, "--device", options.device]
+    given += ["--work", options.work, "--output", options.output]
+    given += ["--data-dir", options.data_dir] if options.data_dir else []
+    start = [sys.executable, __file__, *map(str, given)]
+    environment = {"OMP_NUM_THREADS": "1", **os.environ}
+    running = [(part, subprocess.Popen([*start, *part], env=environment)) for part in parts]
+    failed = [shlex.join(part) for part, process in running if process.wait()]
+    if failed:
+        sys.exit(f"not done, as told above: {'; '.join(failed)}; the same command goes on")
+
+
 def parsed() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--dataset", action="append", choices=list(EPSILONS))
@@ -72,25 +98,32 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--data-dir")
     parser.add_argument("--work", type=Path, default=Path("runs/robustness"))
     parser.add_argument("--output", type=Path, default=Path("results/attacked"))
+    parser.add_argument("--side-by-side", action="store_true")
+    parser.add_argument("--train", choices=list(SYSTEMS), help="this network alone, and attack nothing")
     parser.add_argument("--list", action="store_true")
     return parser.parse_args()
 
 
-if __name__ == "__main__":
-    given = parsed()
-    for name in given.dataset or EPSILONS:
-        for each in SYSTEMS:
-            if given.list:
-                print(f"train {each} on {name}, into {given.work / f'{name}-{each}'}")
-            else:
-                train(each, name, given)
-        for words in commands(name, given):
-            if given.list:
+def carry_out(options: argparse.Namespace) -> None:
+    datasets = options.dataset or list(EPSILONS)
+    wanted = [options.train] if options.train else list(SYSTEMS)
+    if options.list:
+        for dataset in datasets:
+            for system in wanted:
+                print(f"train {system} on {dataset}, into {options.work / f'{dataset}-{system}'}")
+            for words in [] if options.train else commands(dataset, options):
                 print(shlex.join(["quatcaps", *words]))
-            else:
-                sys.argv[1:] = words
-                try:
-                    main()
-                except SystemExit as stop:
-                    if stop.code:
-                        raise
+    elif options.side_by_side:
+        side_by_side([("--dataset", each, "--train", system) for each in datasets for system in wanted], options)
+        if not options.train:
+            side_by_side([("--dataset", each) for each in datasets], options)
+    else:
+        for dataset in datasets:
+            for system in wanted:
+                train(system, dataset, options)
+            if not options.train:
+                attack(dataset, options)
+
+
+if __name__ == "__main__":
+    carry_out(parsed())

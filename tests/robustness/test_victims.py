@@ -24,12 +24,13 @@ from quatcaps.robustness import (
     some_images,
     trials,
     under_attack,
+    victims,
 )
 from quatcaps.robustness.attacks import ATTACKS, NEAREST, WITHIN, check_attacks
 from quatcaps.robustness.masking import in_words
-from quatcaps.robustness.objectives import with_gradient
+from quatcaps.robustness.objectives import of_scores, with_gradient
 from quatcaps.robustness.trials import Counter, Trial, pixels_of, with_effort
-from quatcaps.robustness.victims import agreement
+from quatcaps.robustness.victims import agreement, whole_batch
 from quatcaps.training.config import TrainingConfig
 from quatcaps.training.trained import Trained
 
@@ -271,3 +272,21 @@ def test_fewer_are_attacked_at_once_where_memory_ends(noise_images: ImageSet, mo
     assert told[-1] == 14
     with pytest.raises(torch.OutOfMemoryError):
         trial.made("hungry", lambda *_: hungry(None, torch.zeros(5), *_[2:]), (0.1,))
+
+
+def test_batches_are_filled_up_on_a_gpu(noise_images: ImageSet, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Kernels are compiled for few numbers of images; scores and gradients are those of the images alone."""
+    gpu = torch.device("cuda")
+    assert [whole_batch(count, gpu) for count in (0, 1, 16, 17, 100, 2048)] == [0, 16, 16, 32, 128, 2048]
+    assert whole_batch(17, CPU) == 17
+    chosen, shown = victim(), []
+    pixels, labels = pixels_of(noise_images, [chosen], CPU)[:3], noise_images.labels[:3]
+    chosen.trained.network.register_forward_pre_hook(lambda _, given: shown.append(len(given[0])))
+    with under_attack(chosen):
+        for objective in (of_scores(chosen), chosen.votes()):
+            alone = with_gradient(objective, pixels, labels)
+            with monkeypatch.context() as patched:
+                patched.setattr(victims, "whole_batch", lambda count, _: whole_batch(count, gpu))
+                filled = with_gradient(objective, pixels, labels)
+            torch.testing.assert_close(filled, alone, rtol=1e-4, atol=1e-5)
+    assert shown == [3, 16], "the vote attack takes the network apart"

@@ -19,6 +19,9 @@ from quatcaps.pipelines import Pipeline
 from quatcaps.robustness.objectives import Loss, Objective, Values, cross_entropy
 from quatcaps.training.trained import Trained
 
+LEAST_BATCH = 16
+"""Kernels are compiled apart for numbers that 16 does not divide."""
+
 
 @dataclass(frozen=True)
 class Victim:
@@ -46,7 +49,7 @@ class Victim:
 
     def __call__(self, pixels: Tensor) -> Tensor:
         with current(pixels.device):
-            return self.scale * self.trained.network(self.seen(pixels)).scores.float()
+            return self.scale * self.trained.network(self.seen(filled_up(pixels))).scores.float()[: len(pixels)]
 
     def seen(self, pixels: Tensor) -> Tensor:
         """What the network sees of pixels in [0, 1]: the middle, standardised."""
@@ -71,8 +74,9 @@ class Victim:
 
         def objective(images: Tensor, labels: Tensor) -> Values:
             with current(images.device):
-                unrouted, routed = agreement(network, self.seen(images))
-            return Values(loss(self.scale * unrouted.float(), labels), self.scale * routed.float())
+                scores = agreement(network, self.seen(filled_up(images)))
+            unrouted, routed = (self.scale * each.float()[: len(images)] for each in scores)
+            return Values(loss(unrouted, labels), routed)
 
         return objective
 
@@ -86,6 +90,21 @@ class Victim:
         side = self.pipeline.crop
         middle = centre_crop(pixels, side) if side and pixels.shape[2:] != (side, side) else pixels
         return middle.std((2, 3), correction=0, keepdim=True).clamp(min=SMALLEST_DEVIATION / 255)
+
+
+def filled_up(images: Tensor) -> Tensor:
+    """On a GPU, followed by copies of the first image up to a power of two. Images leave an attack one by one, and
+    kernels would be compiled for most of the numbers that are left."""
+    wanted = whole_batch(len(images), images.device)
+    if wanted <= len(images):
+        return images
+    copies = images[:1].detach().expand(wanted - len(images), -1, -1, -1)
+    return torch.cat([images, copies])
+
+
+def whole_batch(count: int, device: torch.device) -> int:
+    """How many images are shown instead of `count`."""
+    return max(LEAST_BATCH, 1 << (count - 1).bit_length()) if device.type == "cuda" and count else count
 
 
 def agreement(network: CapsuleNetwork, images: Tensor) -> tuple[Tensor, Tensor]:
