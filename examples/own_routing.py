@@ -56,7 +56,7 @@ def main() -> None:
     images, labels = torch.randn(16, 1, 28, 28), torch.arange(16) % 4
     network = quatcaps.build("qcn-small", channels=1, classes=4, routing=Averaging(sharpness=10.0))
     optimiser = torch.optim.Adam(network.parameters(), lr=1e-2)
-    for step in range(40):
+    for step in range(60):
         loss = quatcaps.losses.cross_entropy(network(images).scores, labels, 10.0)
         optimiser.zero_grad()
         loss.backward()

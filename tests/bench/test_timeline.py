@@ -265,8 +265,8 @@ def test_the_command_leaves_the_timeline_of_a_step(
     assert all(each["microseconds"] > 0 for each in found["groups"].values())
     assert found["busy_microseconds"] <= found["wall_microseconds"] + 1
     known = {line["name"]: line["group"] for line in found["kernels"]}
-    (gradient,) = known.keys() & {"aten::convolution_backward", "aten::_slow_conv2d_backward"}  # the latter on ARM
-    assert known[gradient] == GRADIENT
+    gradients = known.keys() & {"aten::convolution_backward", "aten::_slow_conv2d_backward"}  # one of them, or both
+    assert {known[name] for name in gradients} == {GRADIENT}
     assert known["aten::native_batch_norm"] == NORMALISATION
     assert known["SqrtBackward0"] == BACKWARD  # of the routing's own arithmetic
     assert pictures == [tmp_path / "step.png"]

@@ -278,3 +278,22 @@ def test_few_positions_lie_side_by_side_where_positions_do_not_know_of_each_othe
     assert not pays(2, (5, 5), Window(3, 3), "all")
     assert pays(2, (3, 3), Window(3, 3), "all"), "one position competes with no other"
     assert not pays(2, (5, 5), Window(3, 3, coordinates=True))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_a_position_far_from_its_votes_leaves_the_bits_of_others(dtype: torch.dtype) -> None:
+    """What its lanes need done again is done for all lanes of the vectors."""
+    window = Window(2, 2)
+    inputs, near = layer(1, 3, window, 3, 7, (5, 5), dtype)
+    for row, column in ((0, 0), (1, 2), (3, 3)):
+        distant = near.centre.clone()
+        distant[0, :, :, row, column] += 100.0
+        with torch.no_grad():
+            both = [
+                bound(native, inputs, window).under(near._replace(centre=centre)) for centre in (near.centre, distant)
+            ]
+        others = torch.ones(near.logit.shape[2:], dtype=torch.bool)
+        others[row, column] = False
+        for one, other in zip(*both, strict=True):
+            assert torch.equal(one[0][..., others], other[0][..., others])
+            assert torch.equal(one[1], other[1])

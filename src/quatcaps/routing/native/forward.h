@@ -103,9 +103,13 @@ APART void weigh_far(vector *d, vector *weight, vector *total, vector *top, cons
                      const vector *u, integer J)
 {
     const vector few = all(LEAST_TOTAL);
+    vector before[P];
+    words far[P];
+    FEW(q, P) before[q] = total[q], far[q] = (words)(total[q] < few);
     logits(d, weight, top, parents, maps, u, J);
-    FEW(q, P) top[q] = choose((words)(total[q] < few), top[q], all(0));
-    exponentials(weight, total, top, J);
+    FEW(q, P) top[q] = choose(far[q], top[q], all(0));
+    exponentials(weight, total, top, J); /* adds in another order */
+    FEW(q, P) total[q] = choose(far[q], total[q], before[q]);
 }
 
 INLINE int any_far(const vector *total)
