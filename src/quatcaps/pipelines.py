@@ -10,6 +10,7 @@ from quatcaps.settings import setting
 
 STANDARDISE = ("view", "image", "channel", "none")
 PATCH_FROM = ("class", "viewpoint")
+MOST_DEVIATIONS = 10
 LIGHTING = ("pixels", "standardised")
 
 
@@ -108,11 +109,13 @@ class Pipeline:
             ("erase", 1),
             ("patch", 1),
             ("noise", 10),
-            ("brightness", 1 if self.lighting == "pixels" else 10),
+            ("brightness", 1 if self.lighting == "pixels" else MOST_DEVIATIONS),
             ("contrast", 1),
         ):
             if not 0 <= getattr(self, name) <= most:
-                raise QuatcapsError(f"{name} = {getattr(self, name)}: it must be from 0 to {most}")
+                deviations = name == "brightness" and self.lighting == "pixels"
+                hint = f"; --lighting standardised takes deviations, up to {MOST_DEVIATIONS}" if deviations else ""
+                raise QuatcapsError(f"{name} = {getattr(self, name)}: it must be from 0 to {most}{hint}")
         if not 1 <= self.test_crops <= 16:
             raise QuatcapsError(f"test_crops = {self.test_crops}: it must be from 1 to 16")
         if self.test_crops > 1 and not self.crop:

@@ -351,7 +351,10 @@ def test_channels_are_standardised_by_fixed_numbers() -> None:
         ({"patch": 1.01}, "patch = 1.01: it must be from 0 to 1"),
         ({"patch_from": "toy"}, "patch_from"),
         ({"lighting": "before"}, "unknown lighting 'before'"),
-        ({"brightness": 2.0}, "brightness = 2.0: it must be from 0 to 1"),
+        (
+            {"brightness": 2.0},
+            "brightness = 2.0: it must be from 0 to 1; --lighting standardised takes deviations, up to 10",
+        ),
         ({"brightness": 11.0, "lighting": "standardised"}, "it must be from 0 to 10"),
         ({"elastic": 1.5}, "elastic = 1.5: it must be from 0 to 1"),
         ({"elastic": math.nan}, "elastic = nan: it must be from 0 to 1"),
