@@ -15,14 +15,14 @@ from rich.console import Console
 
 from quatcaps.errors import QuatcapsError
 from quatcaps.files import read_json
-from quatcaps.paper import reproduce, workers
+from quatcaps.paper import reproduce, to_error, workers
 from quatcaps.paper.miniature import quick
 from quatcaps.paper.record import RunRecord
 from quatcaps.paper.reproduce import Request
 from quatcaps.paper.rows import ROWS
 from quatcaps.paper.stopping import NEVER, Deadline
 from quatcaps.paper.work import Job, Place, Summary
-from quatcaps.paper.workers import described, lacks_mps, perform_side_by_side, work
+from quatcaps.paper.workers import described, lacks_mps, perform_side_by_side, rows_of, work
 
 JOBS = [Job(ROWS[key], seed) for seed in (0, 1) for key in ("azimuth-strict/em", "elevation-strict/em")]
 FIRST = """
@@ -75,7 +75,7 @@ def stand_in(monkeypatch: pytest.MonkeyPatch, script: str) -> None:
 
 
 def side_by_side(place: Place, console: Console, deadline: Deadline = NEVER) -> Summary:
-    return perform_side_by_side(JOBS, place, console, deadline, 2, again=False, small=False)
+    return perform_side_by_side(JOBS, place, console, deadline, 2, again=False, origin={"quick": False})
 
 
 def test_all_are_recorded_and_told(place: Place, console: Console, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -145,7 +145,7 @@ def test_what_a_worker_is_told_is_what_it_does(
     monkeypatch.setattr(workers, "perform", perform)
     jobs = [Job(quick(job.row), job.seed) for job in JOBS] if small else JOBS
     path = tmp_path / "task.json"
-    path.write_text(json.dumps(described(jobs, place, again=True, small=small)))
+    path.write_text(json.dumps(described(jobs, place, again=True, origin={"quick": small})))
     assert work(read_json(path, "a task"), console) == {"elevation-strict/em, seed 0": "no toys"}
     assert [(job.row.config(job.seed), job.seed) for job in seen["jobs"]] == [
         (j.row.config(j.seed), j.seed) for j in jobs
@@ -174,9 +174,31 @@ def test_the_command_line_asks_for_them(monkeypatch: pytest.MonkeyPatch, tmp_pat
     places = {"output": tmp_path, "work": tmp_path, "device": "cpu"}
     given = Request(("table1",), rows=("*-strict/em",), seeds=(0, 1), side_by_side=3, quick=True, **places)
     reproduce.reproduce(given, console)
-    assert asked == [4, 3, {"again": False, "small": True}]
+    assert asked == [4, 3, {"again": False, "origin": {"quick": True}}]
     with pytest.raises(QuatcapsError, match="side by side = 0: at least 1"):
         Request(("table1",), side_by_side=0)
     for other in ({"launcher": "slurm"}, {"processes": 2}):
         with pytest.raises(QuatcapsError, match="leave out --launcher and --processes"):
             Request(("table1",), side_by_side=2, **other)  # type: ignore[arg-type]
+
+
+def test_settings_on_held_out_images_too(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, console: Console) -> None:
+    asked: list[Any] = []
+
+    def side_by_side(jobs: list[Job], place: Place, *given: Any, **how: Any) -> Summary:
+        path = tmp_path / "task.json"
+        path.write_text(json.dumps(described(jobs, place, **how)))
+        rows = rows_of(read_json(path, "a task")["origin"])
+        asked.extend((job.row.config(job.seed), rows[job.row.key].config(job.seed)) for job in jobs)
+        return Summary()
+
+    monkeypatch.setattr(to_error, "perform_side_by_side", side_by_side)
+    given = {"datasets": ("mnist",), "validation": 0.1, "tried": ("epochs=2,3",), "recipe": "best", "seeds": 2}
+    places = {"output": tmp_path, "work": tmp_path, "device": "cpu", "quick": True}
+    to_error.to_error(to_error.Request(**given, **places, side_by_side=3), console)  # type: ignore[arg-type]
+    assert len(asked) == 4
+    assert all(here == there for here, there in asked)
+    with pytest.raises(QuatcapsError, match="--side-by-side without --validation: runs that share a GPU"):
+        to_error.Request(side_by_side=2)
+    with pytest.raises(QuatcapsError, match="side by side"):
+        to_error.Request(side_by_side=0)

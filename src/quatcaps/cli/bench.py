@@ -144,6 +144,13 @@ def bench(
     budget: Annotated[
         float | None, typer.Option(metavar="MINUTES", help="stop after so long", rich_help_panel=TO_ERROR)
     ] = None,
+    side_by_side: Annotated[
+        int,
+        typer.Option(
+            help="with --validation: how many runs are trained at once; they share a GPU well under NVIDIA's MPS",
+            rich_help_panel=TO_ERROR,
+        ),
+    ] = 1,
     data_dir: DataDir = None,
     work: Annotated[
         Path | None, typer.Option(help="folder for the runs (default: runs)", rich_help_panel=TO_ERROR)
@@ -178,6 +185,7 @@ def bench(
             quick=quick,
             again=again,
             budget=budget,
+            side_by_side=side_by_side,
             device=device,
             data_dir=data_dir,
             output=output,
@@ -185,9 +193,9 @@ def bench(
         )
         carry_out(request, standard_output())
         return
-    if dataset or tried or validation is not None or recipe != "fast" or again or quick:
+    if dataset or tried or validation is not None or recipe != "fast" or again or quick or side_by_side != 1:
         raise QuatcapsError(
-            "--dataset, --try, --validation, --recipe, --again and --quick belong to --to-error: add it"
+            "--dataset, --try, --validation, --recipe, --again, --quick and --side-by-side belong to --to-error: add it"
         )
     from quatcaps.bench.plan import Plan
     from quatcaps.bench.run import measure_plan, write_results

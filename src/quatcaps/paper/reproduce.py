@@ -134,8 +134,8 @@ def reproduce(request: Request, console: Console, *, only_render: bool = False, 
         return
     with stopping_after(request.budget) as deadline:
         if request.side_by_side > 1:
-            many, how = request.side_by_side, {"again": request.again, "small": request.quick}
-            summary = perform_side_by_side(jobs, place, console, deadline, many, **how)
+            many, origin = request.side_by_side, {"quick": request.quick}
+            summary = perform_side_by_side(jobs, place, console, deadline, many, again=request.again, origin=origin)
         else:
             summary = perform(jobs, place, console, deadline, again=request.again)
     finish(request, console, summary)

@@ -25,6 +25,7 @@ from quatcaps.paper.row import Row, whole
 from quatcaps.paper.rows import DATASETS, PUBLISHED
 from quatcaps.paper.stopping import stopping_after
 from quatcaps.paper.work import DONE, Place, Summary, in_order, perform, state
+from quatcaps.paper.workers import perform_side_by_side
 from quatcaps.training.config import TrainingConfig
 from quatcaps.training.loop import RunInterruptedError
 from quatcaps.training.processes import check_alone
@@ -54,6 +55,7 @@ class Request:
     quick: bool = False
     again: bool = False
     budget: float | None = None
+    side_by_side: int = 1
     device: str = "auto"
     data_dir: Path | None = None
     output: Path = Path("bench")
@@ -77,6 +79,12 @@ class Request:
             )
         if self.validation is not None and not 0 < self.validation < 1:
             raise QuatcapsError(f"validation = {self.validation}: the part to hold out must lie between 0 and 1")
+        at_least_one("side by side", self.side_by_side)
+        if self.side_by_side > 1 and self.validation is None:
+            raise QuatcapsError(
+                "--side-by-side without --validation: runs that share a GPU slow each other down, and seconds would "
+                "mean nothing; train one after the other, or give --validation 0.1"
+            )
 
     @property
     def name(self) -> str:
@@ -87,6 +95,10 @@ class Request:
     @property
     def place(self) -> Place:
         return Place(self.output, self.work or Path("runs"), self.data_dir, self.device)
+
+    def asked(self) -> dict[str, Any]:
+        """What its rows follow from, for a file."""
+        return {name: getattr(self, name) for name in ("datasets", "validation", "tried", "recipe", "quick")}
 
     def rows(self) -> list[Row]:
         """What is trained, by dataset."""
@@ -188,7 +200,11 @@ def to_error(request: Request, console: Console) -> None:
             "--quick for a miniature that shows how it works"
         )
     with stopping_after(request.budget) as deadline:
-        summary = perform(jobs, place, console, deadline, again=request.again)
+        if request.side_by_side > 1:
+            many, origin = request.side_by_side, {"to_error": request.asked()}
+            summary = perform_side_by_side(jobs, place, console, deadline, many, again=request.again, origin=origin)
+        else:
+            summary = perform(jobs, place, console, deadline, again=request.again)
     finish(request, rows, console, summary)
 
 

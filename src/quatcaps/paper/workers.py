@@ -10,7 +10,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,7 @@ from rich.console import Console
 from quatcaps.console import say, standard_output
 from quatcaps.files import make_folder, read_json, write_json
 from quatcaps.paper.miniature import quick
+from quatcaps.paper.row import Row
 from quatcaps.paper.rows import ROWS
 from quatcaps.paper.stopping import Deadline, stopping_after
 from quatcaps.paper.work import DONE, Job, Place, Summary, perform, state
@@ -46,9 +47,19 @@ class Worker:
 
 
 def perform_side_by_side(
-    jobs: Sequence[Job], place: Place, console: Console, deadline: Deadline, count: int, *, again: bool, small: bool
+    jobs: Sequence[Job],
+    place: Place,
+    console: Console,
+    deadline: Deadline,
+    count: int,
+    *,
+    again: bool,
+    origin: Mapping[str, Any],
 ) -> Summary:
-    """`perform` by `count` workers. Ctrl-C, SIGTERM and the deadline reach them, and they leave checkpoints."""
+    """`perform` by `count` workers. Ctrl-C, SIGTERM and the deadline reach them, and they leave checkpoints.
+
+    origin: where workers find the rows, as `rows_of` reads it.
+    """
     begun, summary = time.monotonic(), Summary()
     summary.before = [job for job in jobs if state(job, place) == DONE]
     waiting = [job for job in jobs if job not in set(summary.before)]
@@ -56,7 +67,7 @@ def perform_side_by_side(
         return summary
     folder = make_folder(place.work.absolute() / "workers" / str(os.getpid()))
     task = folder / "task.json"
-    write_json(task, described(waiting, place, again=again, small=small))
+    write_json(task, described(waiting, place, again=again, origin=origin))
     if place.device != "cpu" and lacks_mps():
         say(console, NO_MPS)
     workers = [start(folder, task, number, count) for number in range(min(count, len(waiting)))]
@@ -84,7 +95,7 @@ def perform_side_by_side(
     return summary
 
 
-def described(jobs: Sequence[Job], place: Place, *, again: bool, small: bool) -> dict[str, Any]:
+def described(jobs: Sequence[Job], place: Place, *, again: bool, origin: Mapping[str, Any]) -> dict[str, Any]:
     """What workers are to do. Paths are absolute."""
     return {
         "jobs": [[job.row.key, job.seed] for job in jobs],
@@ -93,7 +104,7 @@ def described(jobs: Sequence[Job], place: Place, *, again: bool, small: bool) ->
         "data_dir": None if place.data_dir is None else str(place.data_dir.absolute()),
         "device": place.device,
         "again": again,
-        "quick": small,
+        "origin": dict(origin),
     }
 
 
@@ -157,9 +168,20 @@ def lacks_mps() -> bool:
     return GPU.exists() and not Path(os.environ.get(MPS_PIPES, MPS_USUAL), "control").exists()
 
 
+def rows_of(origin: Mapping[str, Any]) -> dict[str, Row]:
+    """The rows of the paper's tables, or those of a request of `bench --to-error`, by key."""
+    if "to_error" in origin:
+        from quatcaps.paper.to_error import Request  # which starts workers itself
+
+        asked = origin["to_error"].items()
+        given: dict[str, Any] = {name: tuple(each) if isinstance(each, list) else each for name, each in asked}
+        return {row.key: row for row in Request(**given).rows()}
+    return {key: quick(row) if origin["quick"] else row for key, row in ROWS.items()}
+
+
 def work(task: dict[str, Any], console: Console) -> dict[str, str]:
     """What a worker does; returns which runs it could not do, and why."""
-    rows = {key: quick(ROWS[key]) if task["quick"] else ROWS[key] for key, _ in task["jobs"]}
+    rows = rows_of(task["origin"])
     data_dir = None if task["data_dir"] is None else Path(task["data_dir"])
     place = Place(Path(task["output"]), Path(task["work"]), data_dir, task["device"])
     jobs = [Job(rows[key], seed) for key, seed in task["jobs"]]
