@@ -8,7 +8,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from quatcaps.losses import balanced_weights, cross_entropy, margin, quick_spread_loss, spread_loss
+from quatcaps.losses import balanced_weights, cross_entropy, margin, mixed_cross_entropy, quick_spread_loss, spread_loss
 from quatcaps.losses.fused import spread_and_gradient
 
 
@@ -153,6 +153,28 @@ def test_cross_entropy_by_loops(scale: float) -> None:
     smoothed = -(0.7 * logs[range(len(labels)), labels] + 0.3 * logs.mean(1)).mean()
     assert cross_entropy(scores, labels, scale, 0.3).item() == pytest.approx(smoothed.item())
     assert torch.autograd.gradcheck(lambda values: cross_entropy(values, labels, scale), scores.requires_grad_())
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.2])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_mixed_images_want_two_classes(smoothing: float, weighted: bool) -> None:
+    """One by one, by the probabilities that are wanted; without another part it is the cross-entropy."""
+    scores = torch.rand(5, 3, dtype=torch.float64)
+    labels, others = torch.tensor([0, 1, 2, 2, 1]), torch.tensor([1, 0, 2, 1, 1])
+    parts = torch.tensor([0.1, 0.5, 0.3, 0.0, 0.2], dtype=torch.float64)
+    weights = torch.tensor([2.0, 0.0, 0.5], dtype=torch.float64) if weighted else None
+    wanted = 0.0
+    for row, label, other, part in zip(scores, labels, others, parts, strict=True):
+        logs = (4 * row).log_softmax(0)
+        for name, share in ((label, 1 - part), (other, part)):
+            smoothed = -((1 - smoothing) * logs[name] + smoothing * logs.mean())
+            wanted += share * smoothed * (1 if weights is None else weights[name]) / len(labels)
+    how = (4.0, smoothing, weights)
+    assert mixed_cross_entropy(scores, labels, others, parts, *how).item() == pytest.approx(wanted.item(), rel=1e-12)
+    alone = mixed_cross_entropy(scores, labels, others, torch.zeros(5), *how)
+    assert alone.item() == pytest.approx(cross_entropy(scores, labels, *how).item(), rel=1e-12)
+    scores.requires_grad_()
+    assert torch.autograd.gradcheck(lambda s: mixed_cross_entropy(s, labels, others, parts, *how), scores)
 
 
 def test_cross_entropy_takes_extreme_scores() -> None:

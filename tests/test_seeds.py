@@ -15,6 +15,7 @@ import quatcaps
 from quatcaps.counter_based import STEP, bell, mixed, uniform
 from quatcaps.data.batches import TrainingBatches, epoch_generator, epoch_order, mix, others_of_group
 from quatcaps.data.imageset import ImageSet
+from quatcaps.data.mixing import mix_up
 from quatcaps.data.preprocessing import draws
 from quatcaps.data.splits import arrange, hold_out
 from quatcaps.layers.dropout import Dropout
@@ -115,6 +116,12 @@ def test_what_chance_decides_for_an_image() -> None:
 def test_the_others_that_images_are_patched_with() -> None:
     groups = torch.tensor([0, 1, 0, 1, 0, 2])
     assert others_of_group(groups, torch.Generator().manual_seed(2)).tolist() == [4, 1, 4, 3, 4, 5]
+
+
+def test_the_parts_that_others_have_in_mixed_images() -> None:
+    keys = torch.tensor([5, 2**61 + 9, 1_234_567_890_123])
+    _, mixed = mix_up(torch.zeros(3, 1, 1, 1), torch.zeros(3, dtype=torch.int64), keys, 0.5)
+    assert mixed.parts.tolist() == pytest.approx([0.2982, 0.3002, 0.1474], abs=1e-4)
 
 
 EVERYTHING: dict[str, Any] = {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 from pathlib import Path
 
 import pytest
@@ -52,6 +53,10 @@ def test_configuration_is_frozen() -> None:
         ({"weight_decay": -1.0}, "weight_decay = -1.0: it must be 0 or more"),
         ({"averaging": 1.0}, "averaging = 1.0: it must be 0 or more and below 1"),
         ({"label_smoothing": -0.1}, "label_smoothing = -0.1"),
+        ({"mixup": 0.6, "loss": "cross-entropy"}, "mixup = 0.6: it must be from 0 to 0.5"),
+        ({"mixup": math.nan, "loss": "cross-entropy"}, "mixup = nan: it must be from 0 to 0.5"),
+        ({"mixup": 0.2}, "mixup = 0.2 with loss = spread: mixed images have two classes; give --loss cross-entropy"),
+        ({"mixup": 0.2, "loss": "cross-entropy", "pose_weight": 1.0}, "a mixture of two images has no pose"),
         ({"warmup": -1}, "warmup = -1"),
         ({"test_crops": 0}, "test_crops = 0: it must be from 1 to 16"),
         ({"test_crops": 2, "crop": 0}, "test_crops = 2 without a crop"),
@@ -76,10 +81,10 @@ def test_bad_settings(changes: dict[str, object], words: str) -> None:
 
 def test_settings_that_came_later_are_written_where_they_are_used() -> None:
     """So that what is made of a configuration by default is as in earlier versions."""
-    later = {"class_weights": "1.0,2.0", "patience": 3, "keep_best": True, "wandb": "toys"}
+    later = {"class_weights": "1.0,2.0", "patience": 3, "keep_best": True, "wandb": "toys", "mixup": 0.2}
     assert not later.keys() & paper().to_json().keys()
     assert later.keys() < paper().whole().keys()
-    used = paper().changed({**later, "class_weights": [1.0, 2.0], "validation": 0.1})
+    used = paper().changed({**later, "class_weights": [1.0, 2.0], "validation": 0.1, "loss": "cross-entropy"})
     assert later.items() <= used.to_json().items()
     assert TrainingConfig.from_json(used.to_json()) == used
 

@@ -45,12 +45,13 @@ def trainer(images: ImageSet, folder: Path, **changes: object) -> Trainer:
     return Trainer(create_run(folder, CONFIG.changed(changes), images), Experiment(images, {"test": images}))
 
 
-@pytest.mark.parametrize("precision", PRECISIONS)
-def test_the_same_losses_with_and_without_a_graph(precision: str, noise_images: ImageSet, tmp_path: Path) -> None:
-    runs = {
-        graph: trainer(noise_images, tmp_path / str(graph), cuda_graph=graph, precision=precision)
-        for graph in (True, False)
-    }
+@pytest.mark.parametrize(
+    "changes", [*({"precision": precision} for precision in PRECISIONS), {"loss": "cross-entropy", "mixup": 0.5}]
+)
+def test_the_same_losses_with_and_without_a_graph(
+    changes: dict[str, object], noise_images: ImageSet, tmp_path: Path
+) -> None:
+    runs = {graph: trainer(noise_images, tmp_path / str(graph), cuda_graph=graph, **changes) for graph in (True, False)}
     for run in runs.values():
         run.train(Silent())
     assert runs[True].step.graph is not None

@@ -111,6 +111,20 @@ def test_class_weights_are_those_of_the_training_images(noise_images: ImageSet, 
         trainer(few, tmp_path / "two", class_weights="1,2")
 
 
+def test_mixed_images_reach_the_step(noise_images: ImageSet, tmp_path: Path) -> None:
+    """Of all steps, the last batch of the run among them, with the loss of both classes."""
+    runs = [trainer(noise_images, tmp_path / str(mixup), loss="cross-entropy", mixup=mixup) for mixup in (0.0, 0.5)]
+    for run in runs:
+        run.train(Silent())
+    (*_, last) = runs[1].batches.epoch(runs[1].config.epochs - 1)
+    assert last.mixed is not None
+    assert runs[0].step.mixed is None
+    assert runs[1].step.mixed is not None
+    assert torch.equal(runs[1].step.mixed.parts, last.mixed.parts)
+    first = [read_log(run.run.folder / "log.jsonl")[0]["loss"] for run in runs]
+    assert abs(first[0] - first[1]) > 1e-6
+
+
 def test_class_weights_of_zero_leave_a_class_out(noise_images: ImageSet, tmp_path: Path) -> None:
     steps = [
         trainer(noise_images, tmp_path / weights, class_weights=weights, batch=60).step for weights in ("0,0,1", "none")

@@ -10,7 +10,7 @@ from typer.core import TyperCommand
 PANELS: Mapping[str, tuple[str, ...]] = {
     "Data": ("dataset", "viewpoints", "protocol", "validation", "validation_by", "test", "data_seed", "placement"),
     "Network": ("model", "model_settings"),
-    "Loss": ("loss", "margin_scale", "score_scale", "label_smoothing", "class_weights", "pose_weight"),
+    "Loss": ("loss", "margin_scale", "score_scale", "label_smoothing", "mixup", "class_weights", "pose_weight"),
     "Optimisation": (
         "epochs", "batch", "learning_rate", "schedule", "decay", "decay_steps", "warmup", "weight_decay",
         "weight_decay_as", "averaging", "seed",

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from quatcaps.data.imageset import VIEWPOINT_FIELDS, ImageSet
+from quatcaps.data.mixing import Mixed, mix_up
 from quatcaps.data.placement import Plan, hold
 from quatcaps.data.preprocessing import Draws, draws, for_training, views_for_evaluation
 from quatcaps.data.viewpoints import Views, as_seen, views_of
@@ -35,6 +36,7 @@ class Batch(NamedTuple):
     images: Tensor  # (N, C, crop, crop) float32, standardised
     labels: Tensor  # (N,) int64
     views: Views | None = None  # where they are asked for
+    mixed: Mixed | None = None  # as above
 
 
 @dataclass(frozen=True)
@@ -117,13 +119,14 @@ class TrainingBatches:
         placement: str = "auto",
         together: int | None = None,
         views: bool = False,
+        mixup: float = 0.0,
     ) -> None:
         """together: how many batches are made at once; they are the same. views: tell from where each image shows its
-        toy."""
+        toy. mixup: the largest part that another image has in one; 0: none."""
         check_batch(batch, len(images))
         pipeline.check(images.channels, images.size, viewpoints=images.has_viewpoints)
         self.count, self.size = len(images), images.size
-        self.batch, self.pipeline, self.seed, self.device = batch, pipeline, seed, device
+        self.batch, self.pipeline, self.seed, self.device, self.mixup = batch, pipeline, seed, device, mixup
         self.share = (share or Share()).of(batch)
         self.pixels = hold(images, device, placement)
         self.together = together or batches_together(batch, pipeline, images, device)
@@ -153,7 +156,12 @@ class TrainingBatches:
             size = len(range(self.batch)[self.share])
             for start in range(skipped * size, len(seen), size):
                 part = slice(start, start + size)
-                yield Batch(seen[part], labels[part], views and Views(*(values[part] for values in views)))
+                seen_from = views and Views(*(values[part] for values in views))
+                if self.mixup:
+                    images, mixed = mix_up(seen[part], labels[part], chance.grain[part], self.mixup)
+                    yield Batch(images, labels[part], seen_from, mixed)
+                else:
+                    yield Batch(seen[part], labels[part], seen_from)
             skipped = 0
 
     def _plans(self, numbers: range) -> Iterator[Plan]:

@@ -1,10 +1,11 @@
-"""Losses of the classes: spread loss with its margin schedule, and cross-entropy as the alternative. Losses of poses:
-the orientation itself, and that of two views of one toy relative to each other."""
+"""Losses of the classes: spread loss with its margin schedule, and cross-entropy as the alternative, also of images
+that were mixed. Losses of poses: the orientation itself, and that of two views of one toy relative to each other."""
 
 from __future__ import annotations
 
 import math
 
+import torch
 import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor
@@ -76,6 +77,27 @@ def cross_entropy(
         return F.cross_entropy(scale * scores, labels, label_smoothing=smoothing)
     losses = F.cross_entropy(scale * scores, labels, label_smoothing=smoothing, reduction="none")
     return (class_weights[labels] * losses).mean()
+
+
+def mixed_cross_entropy(
+    scores: Float[Tensor, "N classes"],
+    labels: Int[Tensor, " N"],
+    others: Int[Tensor, " N"],
+    parts: Float[Tensor, " N"],
+    scale: float = 1.0,
+    smoothing: float = 0.0,
+    class_weights: Float[Tensor, " classes"] | None = None,
+) -> Float[Tensor, ""]:
+    """(1 − p) · loss of the image's class + p · loss of the other's, averaged over the images: the cross-entropy of
+    images that were mixed with others, which have a part p in them (Zhang et al. 2018)."""
+    weights = scores.new_ones(scores.shape[1]) if class_weights is None else class_weights
+
+    def losses(wanted: Tensor) -> Tensor:
+        wanted = wanted.long()
+        found = F.cross_entropy(scale * scores, wanted, label_smoothing=smoothing, reduction="none")
+        return weights[wanted] * found
+
+    return torch.lerp(losses(labels), losses(others), parts.to(scores)).mean()
 
 
 def balanced_weights(labels: Int[Tensor, " N"], classes: int) -> Float[Tensor, " classes"]:

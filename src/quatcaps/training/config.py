@@ -22,6 +22,8 @@ PLACEMENTS = ("auto", "device", "host")
 HELD_OUT_BY = ("instance", "image")
 BACKENDS = ("auto", "reference", "native", "triton")
 CLASS_WEIGHTS = ("none", "balanced")
+LARGEST_PART = 0.5
+"""That another image may have in a mixed one."""
 RETIRED = {"backend": {"lean": "auto"}}
 """Values that files of earlier versions have, by setting, and what they are read as."""
 RENAMED = {"residence": "placement"}
@@ -62,6 +64,12 @@ class TrainingConfig(Pipeline):
     margin_scale: float = setting(50_000.0, "steps per unit of the spread loss's margin schedule")
     score_scale: float = setting(1.0, "factor on the scores in cross-entropy; 10 suits capsule activations")
     label_smoothing: float = setting(0.0, "cross-entropy: part of the wanted probability given to all classes alike")
+    mixup: float = setting(
+        0.0,
+        "cross-entropy: mix each training image with another of its batch, which has up to this part in it and in the "
+        "wanted probability; 0.5: mixup with α = 1 (Zhang et al. 2018)",
+        later=True,
+    )
     class_weights: str = setting(
         "none",
         "weight of each image's loss by its class: none, balanced (every class weighs as much in all), or a number for "
@@ -177,8 +185,26 @@ class TrainingConfig(Pipeline):
             if not 0 <= getattr(self, name) < 1:
                 raise QuatcapsError(f"{name} = {getattr(self, name)}: it must be 0 or more and below 1")
 
+        self._check_mixup()
         self._check_choosing()
         numbers_of(self.class_weights)
+
+    def _check_mixup(self) -> None:
+        if not 0 <= self.mixup <= LARGEST_PART:
+            raise QuatcapsError(
+                f"mixup = {self.mixup}: it must be from 0 to {LARGEST_PART}, so that an image has the larger part "
+                "in its mixture"
+            )
+        if self.mixup and self.loss != "cross-entropy":
+            raise QuatcapsError(
+                f"mixup = {self.mixup} with loss = {self.loss}: mixed images have two classes; give --loss "
+                "cross-entropy"
+            )
+        if self.mixup and self.pose_weight:
+            raise QuatcapsError(
+                f"mixup = {self.mixup} with pose_weight = {self.pose_weight}: a mixture of two images has no pose; "
+                "leave one of them at 0"
+            )
 
     def _check_choosing(self) -> None:
         if not self.keeps_best:

@@ -84,6 +84,7 @@ class Trainer:
             share=self.processes.share,
             placement=self.config.placement,
             views=self.config.pose_weight > 0,
+            mixup=self.config.mixup,
         )
         captured = self.config.cuda_graph and not self.processes.several
         self.predictor = Predictor(self.kept, self.config, self.device, capture=captured)
@@ -190,7 +191,7 @@ class Trainer:
         for batch in self.batches.epoch(position.epoch, position.batch):
             rate = self.rate(position.step)
             with self.named_failure():
-                self.step(batch.images, batch.labels, rate, position.step, batch.views)
+                self.step(batch.images, batch.labels, rate, position.step, batch.views, batch.mixed)
             position.step += 1
             position.batch += 1
             to_log = position.step % self.config.log_every == 0

@@ -60,7 +60,9 @@ def measure_statistics(network: nn.Module, batches: Iterable[Tensor]) -> None:
 def renormalised(trained: Trained, training: ImageSet, device: torch.device, batches: int = BATCHES) -> Trained:
     """The same network with the statistics of so many training batches that would have come next."""
     config = trained.config
-    stream = TrainingBatches(training, config.batch, config, config.seed, device, placement=config.placement)
+    stream = TrainingBatches(
+        training, config.batch, config, config.seed, device, placement=config.placement, mixup=config.mixup
+    )
     network = copy.deepcopy(trained.network).to(device)
     measure_statistics(network, (batch.images for batch in islice(stream.epoch(config.epochs), batches)))
     return replace(trained, network=network)

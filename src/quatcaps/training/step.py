@@ -19,9 +19,10 @@ from torch import Tensor, nn
 from quatcaps.accelerator import current, in_precision, rounding, unavailable
 from quatcaps.compiling import compile_ahead
 from quatcaps.data.imageset import ImageSet
+from quatcaps.data.mixing import Mixed
 from quatcaps.data.viewpoints import Views
 from quatcaps.errors import QuatcapsError
-from quatcaps.losses import balanced_weights, cross_entropy, margin, quick_spread_loss
+from quatcaps.losses import balanced_weights, cross_entropy, margin, mixed_cross_entropy, quick_spread_loss
 from quatcaps.models import Network, Output
 from quatcaps.training.averaging import Average
 from quatcaps.training.config import TrainingConfig, numbers_of
@@ -64,17 +65,35 @@ class TrainingStep:
         self.images: Tensor | None = None
         self.labels: Tensor | None = None
         self.views: Views | None = None
+        self.mixed: Mixed | None = None
         self.taken = 0
         self.side = torch.cuda.Stream(device) if self.on_gpu else None
         self.graph: torch.cuda.CUDAGraph | None = None
         self.may_capture = self.on_gpu and config.cuda_graph and processes.in_graphs
 
-    def __call__(self, images: Tensor, labels: Tensor, rate: float, step: int, views: Views | None = None) -> None:
-        """Trains on one batch; `step` counts from 0 over the whole run. `views` are for the pose objective."""
+    def __call__(
+        self,
+        images: Tensor,
+        labels: Tensor,
+        rate: float,
+        step: int,
+        views: Views | None = None,
+        mixed: Mixed | None = None,
+    ) -> None:
+        """Trains on one batch; `step` counts from 0 over the whole run. `views` are for the pose objective; `mixed`
+        says what the images were mixed with, if they were."""
         with current(self.device):
-            self.take(images, labels, rate, step, views)
+            self.take(images, labels, rate, step, views, mixed)
 
-    def take(self, images: Tensor, labels: Tensor, rate: float, step: int, views: Views | None = None) -> None:
+    def take(
+        self,
+        images: Tensor,
+        labels: Tensor,
+        rate: float,
+        step: int,
+        views: Views | None = None,
+        mixed: Mixed | None = None,
+    ) -> None:
         """`__call__`, where the device is the current one."""
         self.set_rate(rate)
         self.margin.fill_(margin(step, self.config.margin_scale))
@@ -83,13 +102,15 @@ class TrainingStep:
         if self.images is None or self.labels is None or images.shape != self.images.shape:
             self.images, self.labels, self.graph = images.clone(), labels.clone(), None
             self.views = views and Views(*(values.clone() for values in views))
+            self.mixed = mixed and Mixed(*(values.clone() for values in mixed))
         elif self.on_gpu:
             # A batch after which a number was not finite stays, for `check` to look at.
-            held, given = (self.images, self.labels, *(self.views or ())), (images, labels, *(views or ()))
+            held = (self.images, self.labels, *(self.views or ()), *(self.mixed or ()))
+            given = (images, labels, *(views or ()), *(mixed or ()))
             for kept, new in zip(held, given, strict=True):
                 torch.where(self.bad > 0, kept, new, out=kept)
         else:
-            self.images, self.labels, self.views = images, labels, views
+            self.images, self.labels, self.views, self.mixed = images, labels, views, mixed
         if not self.on_gpu:
             self.compute()
         elif self.may_capture and self.taken >= STEPS_BEFORE_CAPTURE:
@@ -120,7 +141,7 @@ class TrainingStep:
         with rounding(self.config.precision):
             with in_precision(self.config.precision, self.device):
                 output = self.network(self.images)
-            loss = loss_of(self.config, output, self.labels, self.margin, self.class_weights)
+            loss = loss_of(self.config, output, self.labels, self.margin, self.class_weights, self.mixed)
             if self.config.pose_weight and self.views is not None:
                 of_poses = pose_loss(output.poses, self.labels, self.views, self.relative_poses)
                 loss = loss + self.config.pose_weight * of_poses
@@ -204,11 +225,18 @@ def make_optimiser(network: nn.Module, config: TrainingConfig, device: torch.dev
 
 
 def loss_of(
-    config: TrainingConfig, output: Output, labels: Tensor, margin: Tensor, class_weights: Tensor | None = None
+    config: TrainingConfig,
+    output: Output,
+    labels: Tensor,
+    margin: Tensor,
+    class_weights: Tensor | None = None,
+    mixed: Mixed | None = None,
 ) -> Tensor:
     if config.loss == "cross-entropy":
-        smoothing = config.label_smoothing
-        return cross_entropy(output.scores.float(), labels, config.score_scale, smoothing, class_weights)
+        scores, scale, smoothing = output.scores.float(), config.score_scale, config.label_smoothing
+        if mixed is None:
+            return cross_entropy(scores, labels, scale, smoothing, class_weights)
+        return mixed_cross_entropy(scores, labels, mixed.labels, mixed.parts, scale, smoothing, class_weights)
     return quick_spread_loss(output.activations.float(), labels, margin, class_weights)
 
 
