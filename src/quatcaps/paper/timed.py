@@ -49,7 +49,7 @@ def warm_up(config: TrainingConfig, experiment: Experiment, folder: Path) -> int
     taken, batches = 0, trainer.batches.epoch(0)
     with torch.backends.cudnn.flags(enabled=True, deterministic=True):
         for batch in islice(batches, STEPS[trainer.device.type]):
-            trainer.step(batch.images, batch.labels, trainer.rate(taken), taken, batch.views)
+            trainer.step(batch.images, batch.labels, trainer.rate(taken), taken, batch.views, batch.mixed)
             taken += 1
         trainer.step.check()  # which waits for the device
     del trainer, batches

@@ -1,0 +1,280 @@
+"""Why the errors of late epochs swing: the test error after each of a run's last epochs, measured in four ways.
+
+    python benchmarks/late_epochs.py smallnorb/qcn/paper --last 20
+    python benchmarks/late_epochs.py smallnorb/qcn/paper --set model=qcn-coarse --set epochs=24 --images 5000
+    python benchmarks/late_epochs.py --tables
+
+Trains a row of `quatcaps reproduce` and measures after every one of the last epochs: the network with the running
+statistics of batch normalisation, as all tables have it; with statistics of 100 more training batches; and a running
+average of its weights, which follows the run and changes nothing of it, in the same two ways. If new statistics calm
+the errors, the running ones were the cause; if the average does, it was the rate. No epoch is chosen by them.
+
+Writes a record of each run to --output, where a run that is there already is not trained again, and draws all of them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import copy
+import statistics
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import torch
+from matplotlib.ticker import NullFormatter, ScalarFormatter
+from rich.console import Console
+
+from quatcaps.bench.machine import usual_name
+from quatcaps.console import say, standard_output
+from quatcaps.data.batches import TrainingBatches
+from quatcaps.data.imageset import ImageSet
+from quatcaps.data.splits import Experiment
+from quatcaps.errors import QuatcapsError
+from quatcaps.files import read_json, write_json
+from quatcaps.layers import use_backend
+from quatcaps.models import Network, build, parameter_count
+from quatcaps.paper.rows import ROWS
+from quatcaps.report.canvas import RULE, SMALL, TEXT, WIDTH, dress, literal, new_figure, save
+from quatcaps.report.styles import BLUE, GREEN, ORANGE, VERMILLION
+from quatcaps.report.tables import Table
+from quatcaps.training.averaging import Average
+from quatcaps.training.config import TrainingConfig
+from quatcaps.training.loop import sample
+from quatcaps.training.predictions import Predictor
+from quatcaps.training.run import choose_device, versions
+from quatcaps.training.schedule import learning_rate
+from quatcaps.training.start import load_run_images
+from quatcaps.training.statistics import BATCHES, is_normalised, measure_statistics
+from quatcaps.training.step import TrainingStep
+
+RESULTS = Path(__file__).parents[1] / "results/late-epochs"
+DECAY = 0.998
+"""Of the running average: that of `best`."""
+RUNNING, NEW = "running statistics", "new statistics"
+AVERAGE, NEW_AVERAGE = "averaged weights", "averaged weights, new statistics"
+WAYS = (RUNNING, NEW, AVERAGE, NEW_AVERAGE)
+COLOURS = dict(zip(WAYS, (BLUE, VERMILLION, GREEN, ORANGE), strict=True))
+FORMAT = 1
+
+
+@dataclass(frozen=True)
+class Followed:
+    """Test errors in % after each of the last epochs of a run, which count from 1, by how they were measured."""
+
+    key: str
+    config: TrainingConfig
+    parameters: int
+    images: int  # that were measured, of the test images
+    machine: str
+    versions: dict[str, str]
+    date: str
+    epochs: tuple[int, ...]
+    errors: dict[str, tuple[float, ...]]
+
+    @property
+    def name(self) -> str:
+        return f"{self.key}, {self.config.model}, {self.config.epochs} epochs, seed {self.config.seed}"
+
+    def to_json(self) -> dict[str, Any]:
+        return {"format": FORMAT, **vars(self), "config": self.config.to_json()}
+
+    @staticmethod
+    def read(path: Path) -> Followed:
+        value = read_json(path, "the late epochs of a run")
+        if value.pop("format", None) != FORMAT:
+            raise QuatcapsError(f"{path} has no late epochs of a run in format {FORMAT}: move it out of this folder")
+        try:
+            value["config"] = TrainingConfig.from_json(value["config"])
+            value["epochs"] = tuple(value["epochs"])
+            value["errors"] = {name: tuple(found) for name, found in value["errors"].items()}
+            return Followed(**value)
+        except (KeyError, TypeError, AttributeError) as error:
+            raise QuatcapsError(f"{path} has no late epochs of a run: {error!r}") from error
+
+
+def follow(config: TrainingConfig, experiment: Experiment, device: torch.device, last: int) -> Iterator[Followed]:
+    """Trains a network and yields what was found so far after each of the last epochs."""
+    training, tests = experiment.training, experiment.tests["test"]
+    tests = sample(tests, config.evaluate_images, config.seed)
+    network, followed = (fresh(config, training, device) for _ in range(2))
+    average = Average(network, followed, DECAY)
+    step = TrainingStep(network, config, device, average=average)
+    batches = TrainingBatches(training, config.batch, config, config.seed, device, mixup=config.mixup)
+    steps, taken = batches.first(config.epochs), 0
+    epochs, errors = list[int](), {way: list[float]() for way in WAYS}
+    for epoch in range(config.epochs):
+        network.train()
+        with torch.backends.cudnn.flags(enabled=True, deterministic=True):
+            for batch in batches.epoch(epoch):
+                rate = learning_rate(config, taken, steps)
+                step(batch.images, batch.labels, rate, taken, batch.views, batch.mixed)
+                taken += 1
+            step.check()
+        if epoch < config.epochs - last:
+            continue
+        found = measured(network, average.network, batches, epoch, tests, config, device)
+        epochs.append(epoch + 1)
+        for way, error in found.items():
+            errors[way].append(error)
+        yield Followed(
+            key="",
+            config=config,
+            parameters=parameter_count(network),
+            images=len(tests),
+            machine=usual_name(device),
+            versions=versions(device),
+            date=datetime.now(UTC).strftime("%Y-%m-%d"),
+            epochs=tuple(epochs),
+            errors={way: tuple(found) for way, found in errors.items() if found},
+        )
+
+
+def fresh(config: TrainingConfig, images: ImageSet, device: torch.device) -> Network:
+    network = build(
+        config.model, channels=images.channels, classes=len(images.classes), seed=config.seed, **config.model_settings
+    )
+    return use_backend(network.to(device), config.backend)
+
+
+def measured(
+    network: Network,
+    averaged: Network,
+    batches: TrainingBatches,
+    epoch: int,
+    tests: ImageSet,
+    config: TrainingConfig,
+    device: torch.device,
+) -> dict[str, float]:
+    """The error on test images in %, in all ways that the network has; it is left as it was."""
+    found = {}
+    for one, running, new in ((network, RUNNING, NEW), (averaged, AVERAGE, NEW_AVERAGE)):
+        found[running] = error_of(one, tests, config, device)
+        if is_normalised(one):
+            other = copy.deepcopy(one)
+            measure_statistics(other, (batch.images for batch in islice(batches.epoch(epoch + 1), BATCHES)))
+            found[new] = error_of(other, tests, config, device)
+    return found
+
+
+def error_of(network: Network, images: ImageSet, config: TrainingConfig, device: torch.device) -> float:
+    activations = Predictor(network, config, device, capture=False)(images).activations
+    return 100 * activations.argmax(1).ne(images.labels).double().mean().item()
+
+
+def table_of(runs: Sequence[Followed]) -> Table:
+    """Of every run and way: the mean over its late epochs, by how much they vary, their lowest and their last."""
+    lines = []
+    for run in runs:
+        for way, errors in run.errors.items():
+            spread = statistics.stdev(errors) if len(errors) > 1 else 0.0
+            numbers = (statistics.fmean(errors), spread, min(errors), max(errors), errors[-1])
+            epochs = f"{run.epochs[0]}–{run.epochs[-1]}"
+            lines.append((run.name, epochs, way, *(f"{number:.2f}" for number in numbers)))
+    names = ("run", "epochs", "measured with", "mean (%)", "deviation", "lowest", "highest", "last")
+    return Table("Test errors of late epochs", names, tuple(lines))
+
+
+def draw(runs: Sequence[Followed], path: Path) -> None:
+    """A panel for each run, a line for each way."""
+    across = min(2, len(runs))
+    down = -(-len(runs) // across)
+    figure = new_figure(WIDTH, 1.0 + 3.2 * down)
+    panels = figure.subplots(down, across, squeeze=False).flatten()
+    for axes in panels[len(runs) :]:
+        axes.remove()
+    for axes, run in zip(panels, runs, strict=False):
+        dress(axes, literal(run.name), "epoch", "test error (%)")
+        axes.title.set_fontsize(SMALL)
+        axes.grid(axis="y", color=RULE, linewidth=0.8)
+        for way, errors in run.errors.items():
+            axes.plot(run.epochs, errors, color=COLOURS[way], marker="o", markersize=3, linewidth=1.2, label=way)
+        axes.set_yscale("log")
+        axes.yaxis.set_major_formatter(ScalarFormatter())
+        axes.yaxis.set_minor_formatter(ScalarFormatter() if spans_little(run) else NullFormatter())
+    handles, labels = panels[0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside upper left", ncols=4, frameon=False, fontsize=TEXT)
+    save(figure, path)
+
+
+def spans_little(run: Followed) -> bool:
+    """Whether an axis of these errors has next to no whole power of ten."""
+    every = [error for errors in run.errors.values() for error in errors]
+    return max(every) < 10 * min(every)
+
+
+def recorded(folder: Path) -> list[Followed]:
+    return [Followed.read(path) for path in sorted(folder.glob("*.json"))]
+
+
+def path_of(folder: Path, key: str, config: TrainingConfig) -> Path:
+    """Where the record of a run lies, by its row, what was changed of it, and its seed."""
+    row = ROWS[key].config(config.seed).whole()
+    changed = {name: value for name, value in config.whole().items() if value != row[name] and name not in UNCOUNTED}
+    words = [key.replace("/", "-"), *(f"{name}={value}" for name, value in changed.items()), f"seed-{config.seed}"]
+    return folder / f"{','.join(words)}.json"
+
+
+UNCOUNTED = ("device", "evaluate_every", "evaluate_images")
+
+
+def configured(key: str, seed: int, changes: Mapping[str, Any]) -> TrainingConfig:
+    if key not in ROWS:
+        raise QuatcapsError(f"no row {key!r}: quatcaps reproduce table2 systems --list shows the keys")
+    config = ROWS[key].config(seed)
+    own: dict[str, Any] = {"model_settings": {}} if changes.get("model", config.model) != config.model else {}
+    return config.changed({**own, **changes})
+
+
+def parsed() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("row", nargs="?", help="key of a row of quatcaps reproduce, such as smallnorb/vb/published")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="a change to its settings")
+    parser.add_argument("--last", type=int, default=20, help="how many epochs are measured, up to the last")
+    parser.add_argument("--images", type=int, default=0, help="test images that are measured, a fixed choice; 0: all")
+    parser.add_argument("--device", default="auto")
+    parser.add_argument("--data-dir", type=Path)
+    parser.add_argument("--output", type=Path, default=RESULTS)
+    parser.add_argument("--tables", action="store_true", help="train nothing, show what is recorded")
+    return parser.parse_args()
+
+
+def main(options: argparse.Namespace, console: Console) -> None:
+    if not options.tables:
+        if options.row is None:
+            raise QuatcapsError("no row was given: such as smallnorb/qcn/paper, or --tables for what is recorded")
+        changes = dict(change.split("=", 1) for change in options.set)
+        config = configured(options.row, options.seed, {**changes, "evaluate_images": options.images})
+        path = path_of(options.output, options.row, config)
+        if path.exists():
+            say(console, f"{path} is there already")
+        else:
+            train(options, config, path, console)
+    runs = recorded(options.output)
+    if not runs:
+        raise QuatcapsError(f"{options.output} has no records: train a row first")
+    console.print(table_of(runs).rich(console.width))
+    draw(runs, options.output / "late-epochs.png")
+
+
+def train(options: argparse.Namespace, config: TrainingConfig, path: Path, console: Console) -> None:
+    device = choose_device(options.device)
+    experiment = load_run_images(config, options.data_dir, console)
+    found = None
+    for found in follow(config, experiment, device, options.last):
+        now = ", ".join(f"{way} {errors[-1]:.2f}%" for way, errors in found.errors.items())
+        say(console, f"epoch {found.epochs[-1]} of {config.epochs}: {now}")
+    assert found is not None
+    write_json(path, Followed(**{**vars(found), "key": options.row}).to_json())
+
+
+if __name__ == "__main__":
+    try:
+        main(parsed(), standard_output())
+    except QuatcapsError as error:
+        sys.exit(f"error: {error}")

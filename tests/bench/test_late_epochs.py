@@ -1,0 +1,111 @@
+"""`benchmarks/late_epochs.py`: it trains the run of its row, and measures what it says."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+
+import late_epochs
+import pictures
+from late_epochs import AVERAGE, NEW, NEW_AVERAGE, RUNNING, Followed, configured, draw, follow, path_of, table_of
+from quatcaps.data.imageset import ImageSet
+from quatcaps.data.splits import Experiment
+from quatcaps.errors import QuatcapsError
+from quatcaps.training.config import TrainingConfig
+from quatcaps.training.evaluate import errors_on
+from quatcaps.training.log import read_log
+from quatcaps.training.loop import Trainer
+from quatcaps.training.run import create_run, open_run
+from quatcaps.training.statistics import renormalised
+from quatcaps.training.trained import trained_run
+
+pytestmark = pytest.mark.usefixtures("unchecked")
+CPU = torch.device("cpu")
+CONFIG = TrainingConfig(
+    model="qcn-small",
+    model_settings={
+        "primary": 2,
+        "pose_blocks": ((4, 2), (4, 2)),
+        "activation_blocks": ((4, 4),),
+        "joint_blocks": ((4, 2), (4, 2)),
+        "capsules": ((3, 3, 2), (3, 3, 1)),
+    },
+    image_size=32,
+    crop=28,
+    epochs=3,
+    batch=8,
+    learning_rate=0.03,
+    schedule="constant",
+    evaluate_images=0,
+    device="cpu",
+    backend="reference",
+)
+
+
+class Silent:
+    def step(self, *state: object) -> None: ...
+
+    def epoch(self, *state: object) -> None: ...
+
+
+@pytest.fixture(scope="module")
+def followed(noise_images: ImageSet) -> Followed:
+    (*_, found) = follow(CONFIG, Experiment(noise_images, {"test": noise_images}), CPU, 2)
+    return found
+
+
+def logged(images: ImageSet, folder: Path, **changes: object) -> tuple[float, ...]:
+    """The errors of the last two epochs in the log of the same run by the training loop, in %."""
+    run = create_run(folder, CONFIG.changed(changes), images, {"test": images})
+    Trainer(run, Experiment(images, {"test": images})).train(Silent())
+    epochs = [record for record in read_log(folder / "log.jsonl") if record["kind"] == "epoch"]
+    return tuple(100 * record["test_error"] for record in epochs[-2:])
+
+
+def test_it_is_the_run_of_its_row(followed: Followed, noise_images: ImageSet, tmp_path: Path) -> None:
+    assert followed.epochs == (2, 3)
+    assert followed.errors[RUNNING] == pytest.approx(logged(noise_images, tmp_path / "plain"))
+    averaged = logged(noise_images, tmp_path / "averaged", averaging=late_epochs.DECAY)
+    assert followed.errors[AVERAGE] == pytest.approx(averaged)
+    for folder, way in (("plain", NEW), ("averaged", NEW_AVERAGE)):
+        trained = renormalised(trained_run(open_run(tmp_path / folder)), noise_images, CPU)
+        wanted = errors_on(trained, {"test": noise_images}, CPU)["test"].percent
+        assert followed.errors[way][-1] == pytest.approx(wanted)
+
+
+def test_records_are_read_as_they_were_written(
+    followed: Followed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "one.json"
+    path.write_text(json.dumps(followed.to_json()), encoding="utf-8")
+    (read,) = late_epochs.recorded(tmp_path)
+    assert read == followed
+    lines = table_of([read]).rows
+    assert [cells[2] for cells in lines] == list(late_epochs.WAYS)
+    last = [float(cells[-1]) for cells in lines]
+    assert last == pytest.approx([errors[-1] for errors in followed.errors.values()], abs=0.01)
+    saved = pictures.recorded(monkeypatch, late_epochs)
+    draw([read], tmp_path / "one.png")
+    (figure,) = saved
+    assert pictures.legend_of(figure) == list(late_epochs.WAYS)
+    drawn = [line.get_ydata() for line in figure.axes[0].lines]
+    assert [tuple(each) for each in drawn] == list(followed.errors.values())
+    assert pictures.smallest_letters(figure) >= 11
+    path.write_text('{"format": 1, "config": {}}', encoding="utf-8")
+    with pytest.raises(QuatcapsError, match=r"one.json has no late epochs of a run: KeyError\('epochs'\)"):
+        late_epochs.recorded(tmp_path)
+    path.write_text("{}", encoding="utf-8")
+    with pytest.raises(QuatcapsError, match="in format 1: move it out of this folder"):
+        late_epochs.recorded(tmp_path)
+
+
+def test_a_record_is_named_by_what_was_changed(tmp_path: Path) -> None:
+    row = "smallnorb/qcn/paper"
+    assert path_of(tmp_path, row, configured(row, 2, {})).name == "smallnorb-qcn-paper,seed-2.json"
+    changed = configured(row, 0, {"model": "qcn-coarse", "epochs": "20", "evaluate_images": 100})
+    assert path_of(tmp_path, row, changed).name == "smallnorb-qcn-paper,model=qcn-coarse,epochs=20,seed-0.json"
+    with pytest.raises(QuatcapsError, match="no row 'smallnorb/qcn': quatcaps reproduce table2 systems --list"):
+        configured("smallnorb/qcn", 0, {})
