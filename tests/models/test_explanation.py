@@ -116,6 +116,18 @@ def test_places_on_the_image() -> None:
     assert abs(across - 20) <= 3
 
 
+def test_places_behind_a_padded_stem() -> None:
+    """Windows of 5×5 hold a pixel three times down and across, and stand around it."""
+    network = quatcaps.build("em-ibm-published", channels=1, classes=3, seed=0, stem=(4, 5, 2), primary=2).eval()
+    assert isinstance(network, CapsuleNetwork)
+    images = torch.rand(1, 1, 24, 20)
+    before = network.explain(images).layers[0]
+    images[..., 13, 9] += 3
+    apart = (network.explain(images).layers[0].capsules.poses - before.capsules.poses).abs().sum((0, 1, 2))
+    places = [before.place(row, column) for row, column in apart.nonzero().tolist()]
+    assert sorted(places) == [(down, across) for down in (11, 13, 15) for across in (7, 9, 11)]
+
+
 class Uniform(nn.Module):
     """A routing whose iterations nobody can count."""
 

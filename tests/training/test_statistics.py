@@ -103,5 +103,5 @@ def test_a_record_has_them_where_asked_for(run: Run, noise_images: ImageSet, mon
 
 
 def test_matrix_capsules_without_normalisation_have_none() -> None:
-    assert not is_normalised(build("em-ibm-published", channels=2, classes=5))
+    assert not is_normalised(build("em-published", channels=2, classes=5))
     assert is_normalised(build("qcn-small", channels=2, classes=5))

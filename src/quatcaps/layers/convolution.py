@@ -5,6 +5,7 @@ from __future__ import annotations
 import platform
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from quatcaps.layers import native
@@ -40,6 +41,29 @@ class Convolution(nn.Conv2d):
         return (
             usual and (self.groups, self.dilation, images.ndim) == (1, (1, 1), 4) and all(map(plain, (images, weight)))
         )
+
+
+class SameConvolution(Convolution):
+    """(N, channels, H, W) → (N, channels, ⌈H/stride⌉, ⌈W/stride⌉): zeros around the image as `margins` says, which is
+    TensorFlow's padding "SAME"."""
+
+    def _conv_forward(self, input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        height, width = input.shape[-2:]
+        top, bottom = margins(height, self.kernel_size[0], self.stride[0])
+        left, right = margins(width, self.kernel_size[1], self.stride[1])
+        return super()._conv_forward(F.pad(input, (left, right, top, bottom)), weight, bias)
+
+
+def margins(side: int, kernel: int, stride: int) -> tuple[int, int]:
+    """The zeros before and behind `side` pixels with which a kernel has ⌈side/stride⌉ places; of an odd number, the
+    larger half behind.
+
+    >>> margins(32, kernel=5, stride=2)
+    (1, 2)
+    """
+    needed = (-(-side // stride) - 1) * stride + kernel
+    missing = max(0, needed - side)
+    return missing // 2, missing - missing // 2
 
 
 def plain(tensor: Tensor) -> bool:

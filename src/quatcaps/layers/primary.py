@@ -15,27 +15,35 @@ from torch import Tensor, nn
 
 from quatcaps.capsules import Capsules
 from quatcaps.errors import QuatcapsError, at_least_one, unknown_name
-from quatcaps.layers.convolution import Convolution
+from quatcaps.layers.convolution import Convolution, SameConvolution
 from quatcaps.layers.images import check_images
 from quatcaps.layers.residual import residual_trunk, with_head
 from quatcaps.poses import PoseType, pose_type
 from quatcaps.quaternion import safe_unit
 
 POSE_NORMS = ("number", "type")
-CONVOLUTIONS = ("scaled", "pytorch")
+CONVOLUTIONS = ("scaled", "pytorch", "xavier")
+STEM_PADDINGS = ("none", "same")
+XAVIER_BIASES = 0.01
+"""The deviation of biases under `convolutions="xavier"`, cut at two of them."""
+IMAGE_EPSILON, IMAGE_MOMENTUM = 1e-3, 1e-3
+"""Of `image_norm`: TensorFlow's defaults, the momentum as PyTorch counts it. Images are standardised already, so that
+running values of 0 and 1 are a good start."""
 
 
 class PrimaryCapsules(nn.Module):
     """(N, channels, H, W) → capsules on a grid of ⌈H/s⌉ × ⌈W/s⌉, s the product of the strides.
 
     `pose_blocks` and `activation_blocks` list the residual blocks of each branch as (channels, stride); without
-    `activation_blocks` the two heads share the pose trunk. `stem` is one convolution (channels, kernel, stride) without
-    padding, with a ReLU, and with `stem_norm` batch normalisation before it, that both heads read instead: the grid is
-    then ⌊(H − kernel)/stride⌋ + 1 high. Activations end in a sigmoid, and before it, as poses do, in batch
-    normalisation, unless there is no `head_norm`. `pose_norm`: that of poses has a mean and a variance for each
+    `activation_blocks` the two heads share the pose trunk. `stem` is one convolution (channels, kernel, stride), with a
+    ReLU, and with `stem_norm` batch normalisation before it, that both heads read instead: without padding, the grid is
+    then ⌊(H − kernel)/stride⌋ + 1 high; with the `stem_padding` `same`, ⌈H/stride⌉. `image_norm`: the images are batch
+    normalised first, without a learned scale and shift. Activations end in a sigmoid, and before it, as poses do, in
+    batch normalisation, unless there is no `head_norm`. `pose_norm`: that of poses has a mean and a variance for each
     `number` of a capsule type's pose, or for each `type`; the heads then have no biases, which it would take out again.
     `unit`: poses are divided by their norm. `convolutions` start `scaled`, Kaiming-uniform in trunks and Xavier-uniform
-    in heads, with biases of 0, or as `pytorch` starts them.
+    in heads, with biases of 0; as `pytorch` starts them; or `xavier`, Xavier-uniform in both, with biases of deviation
+    0.01.
     """
 
     def __init__(
@@ -47,6 +55,8 @@ class PrimaryCapsules(nn.Module):
         activation_blocks: Sequence[tuple[int, int]] | None = ((32, 2),),
         stem: tuple[int, int, int] | None = None,
         stem_norm: bool = False,
+        stem_padding: str = "none",
+        image_norm: bool = False,
         head_norm: bool = True,
         pose_norm: str = "number",
         pose: str | PoseType = "quaternion",
@@ -54,7 +64,11 @@ class PrimaryCapsules(nn.Module):
         convolutions: str = "scaled",
     ) -> None:
         super().__init__()
-        for what, name, known in (("pose_norm", pose_norm, POSE_NORMS), ("convolutions", convolutions, CONVOLUTIONS)):
+        for what, name, known in (
+            ("pose_norm", pose_norm, POSE_NORMS),
+            ("convolutions", convolutions, CONVOLUTIONS),
+            ("stem_padding", stem_padding, STEM_PADDINGS),
+        ):
             if name not in known:
                 raise unknown_name(what, name, known)
         by_type = pose_norm == "type"
@@ -64,11 +78,16 @@ class PrimaryCapsules(nn.Module):
         at_least_one("primary capsules", capsules)
         self.channels, self.capsules = channels, capsules
         self.dims, self.stem = pose_type(pose).dims, stem
-        if stem_norm and stem is None:
-            raise QuatcapsError("stem_norm without a stem: give stem, or leave stem_norm out")
+        if stem is None and (stem_norm or stem_padding != "none"):
+            without = "stem_norm" if stem_norm else "stem_padding"
+            raise QuatcapsError(f"{without} without a stem: give stem, or leave {without} out")
+        self.stem_padded = stem_padding == "same"
+        self.image_norm = (
+            nn.BatchNorm2d(channels, eps=IMAGE_EPSILON, momentum=IMAGE_MOMENTUM, affine=False) if image_norm else None
+        )
         if stem is not None:
             self.stride = stem[2]
-            self.pose_trunk = convolution_stem(channels, *stem, norm=stem_norm)
+            self.pose_trunk = convolution_stem(channels, *stem, norm=stem_norm, padded=self.stem_padded)
             features, activation_blocks = stem[0], None
         else:
             self.stride = math.prod(stride for _, stride in pose_blocks)
@@ -91,20 +110,26 @@ class PrimaryCapsules(nn.Module):
                 )
             self.activation_trunk = residual_trunk(channels, *_columns(activation_blocks))
             self.activation_head = _head(activation_blocks[-1][0], capsules, head_norm, bias=not by_type)
-        if convolutions == "pytorch":
-            for module in self.modules():
-                if isinstance(module, nn.Conv2d):
-                    module.reset_parameters()
+        for module in self.modules():
+            if convolutions == "pytorch" and isinstance(module, nn.Conv2d):
+                module.reset_parameters()
+            elif convolutions == "xavier" and isinstance(module, nn.Conv2d):
+                nn.init.xavier_uniform_(module.weight)
+                if module.bias is not None:
+                    cut = 2 * XAVIER_BIASES
+                    nn.init.trunc_normal_(module.bias, std=XAVIER_BIASES, a=-cut, b=cut)
 
     def grid(self, height: int, width: int) -> tuple[int, int]:
         """The grid of capsules over images of that size."""
-        if self.stem is not None:
+        if self.stem is not None and not self.stem_padded:
             _, kernel, stride = self.stem
             return ((height - kernel) // stride + 1, (width - kernel) // stride + 1)
         return (math.ceil(height / self.stride), math.ceil(width / self.stride))
 
     def forward(self, images: Tensor) -> Capsules:
         check_images(images, self.channels, next(self.parameters()))
+        if self.image_norm is not None:
+            images = self.image_norm(images)
         activation_trunk = self.activation_trunk
         if activation_trunk is None:
             features = self.pose_trunk(images)
@@ -146,12 +171,13 @@ def _columns(blocks: Sequence[tuple[int, int]]) -> tuple[tuple[int, ...], tuple[
 
 
 def convolution_stem(
-    channels_in: int, channels_out: int, kernel: int, stride: int, norm: bool = False
+    channels_in: int, channels_out: int, kernel: int, stride: int, norm: bool = False, padded: bool = False
 ) -> nn.Sequential:
-    """One convolution without padding, Kaiming-uniform; batch normalisation, or else a bias; and a ReLU."""
+    """One convolution, Kaiming-uniform, without padding or with it on all sides; batch normalisation, or else a bias;
+    and a ReLU."""
     for what, count in (("channels", channels_out), ("kernel", kernel), ("stride", stride)):
         at_least_one(f"{what} of the stem", count)
-    conv = Convolution(channels_in, channels_out, kernel, stride, bias=not norm)
+    conv = (SameConvolution if padded else Convolution)(channels_in, channels_out, kernel, stride, bias=not norm)
     nn.init.kaiming_uniform_(conv.weight, nonlinearity="relu")
     if norm:
         return nn.Sequential(conv, nn.BatchNorm2d(channels_out), nn.ReLU())

@@ -22,15 +22,17 @@ class CapsuleSettings:
 
     Residual blocks are (channels, stride); capsule layers are (capsules, kernel, stride); a `stem`, one convolution
     (channels, kernel, stride), stands in for all blocks. `stem_norm`: batch normalisation of the stem; `head_norm`: of
-    primary poses and activations. `unit`: primary poses are divided by their norm. `pose_norm`, `convolutions`: see
-    `PrimaryCapsules`. `pose`: a name or a `PoseType`. `routing`: `EM`, `VB` or settings of one's own. `coordinates`,
-    `coordinate_rule`: see `ClassCapsules`.
+    primary poses and activations; `image_norm`: of the images. `unit`: primary poses are divided by their norm.
+    `stem_padding`, `pose_norm`, `convolutions`: see `PrimaryCapsules`. `pose`: a name or a `PoseType`. `routing`: `EM`,
+    `VB` or settings of one's own. `coordinates`, `coordinate_rule`: see `ClassCapsules`.
     """
 
     branched: bool = True
     primary: int = 32
     stem: tuple[int, int, int] | None = None
     stem_norm: bool = False
+    stem_padding: str = "none"
+    image_norm: bool = False
     pose_blocks: tuple[tuple[int, int], ...] = ((32, 1), (64, 2))
     activation_blocks: tuple[tuple[int, int], ...] = ((32, 2),)
     joint_blocks: tuple[tuple[int, int], ...] = ((64, 1), (96, 2))
@@ -59,6 +61,8 @@ class CapsuleNetwork(Network):
             activation_blocks=settings.activation_blocks if settings.branched else None,
             stem=settings.stem,
             stem_norm=settings.stem_norm,
+            stem_padding=settings.stem_padding,
+            image_norm=settings.image_norm,
             head_norm=settings.head_norm,
             pose_norm=settings.pose_norm,
             pose=settings.pose,
@@ -85,7 +89,7 @@ class CapsuleNetwork(Network):
     def least_size(self) -> int:
         """The side of the smallest square image that fits."""
         windows = [(layer.window.height, layer.window.stride) for layer in self.convolutional]
-        if (stem := self.primary.stem) is not None:
+        if (stem := self.primary.stem) is not None and not self.primary.stem_padded:
             return least_size(1, [stem[1:], *windows])
         return least_size(self.primary.stride, windows)
 

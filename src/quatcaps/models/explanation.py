@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from quatcaps.errors import QuatcapsError
+from quatcaps.layers.convolution import margins
 from quatcaps.layers.explanation import ExplainedLayer, Scale, memory_needed, on_a_grid
 
 if TYPE_CHECKING:
@@ -106,7 +107,7 @@ def explain(network: CapsuleNetwork, images: Tensor) -> Explanation:
     network.eval()
     try:
         capsules = network.primary(images)
-        places = primary_places(network)
+        places = primary_places(network, *images.shape[-2:])
         layers = [ExplainedLayer("primary", capsules, places)]
         for number, layer in enumerate((*network.convolutional, network.classify), 1):
             reach = layer.reach(*capsules.activations.shape[-2:])
@@ -122,11 +123,17 @@ def explain(network: CapsuleNetwork, images: Tensor) -> Explanation:
     return Explanation(tuple(layers))
 
 
-def primary_places(network: CapsuleNetwork) -> tuple[Scale, Scale]:
-    """Where primary capsules stand: convolutions with padding begin at pixel 0, a stem in the middle of its kernel."""
+def primary_places(network: CapsuleNetwork, height: int, width: int) -> tuple[Scale, Scale]:
+    """Where primary capsules stand on an image: convolutions with padding begin at pixel 0, a stem in the middle of its
+    kernel, less what it is padded with."""
     stem = network.primary.stem
-    scale = Scale(0.0, float(network.primary.stride)) if stem is None else Scale((stem[1] - 1) / 2, float(stem[2]))
-    return scale, scale
+    if stem is None:
+        scale = Scale(0.0, float(network.primary.stride))
+        return scale, scale
+    _, kernel, stride = stem
+    before = [margins(side, kernel, stride)[0] if network.primary.stem_padded else 0 for side in (height, width)]
+    down, across = (Scale((kernel - 1) / 2 - zeros, float(stride)) for zeros in before)
+    return down, across
 
 
 def check_memory(network: CapsuleNetwork, images: Tensor) -> None:
