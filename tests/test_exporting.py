@@ -153,6 +153,9 @@ def test_preprocessing_of_other_kinds(standardise: str) -> None:
     object.__setattr__(made, "config", config)
     images = images_of(network, 3)
     assert torch.allclose(Standardised(config)(images), network.preprocess(list(images)), rtol=0, atol=TOLERANCE)
+    whole = config.changed({"crop": 20, "standardise_from": "whole"})
+    object.__setattr__(made, "config", whole)
+    assert torch.allclose(Standardised(whole)(images), network.preprocess(list(images)), rtol=0, atol=TOLERANCE)
 
 
 def test_networks_that_were_built(tmp_path: Path) -> None:

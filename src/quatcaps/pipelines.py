@@ -9,6 +9,7 @@ from quatcaps.errors import QuatcapsError, unknown_name
 from quatcaps.settings import setting
 
 STANDARDISE = ("view", "image", "channel", "none")
+STANDARDISE_FROM = ("window", "whole")
 PATCH_FROM = ("class", "viewpoint")
 MOST_DEVIATIONS = 10
 LIGHTING = ("pixels", "standardised")
@@ -79,6 +80,13 @@ class Pipeline:
         "--deviation) or none (0 to 1)",
         by_dataset=True,
     )
+    standardise_from: str = setting(
+        "window",
+        "what mean and deviation of a view or an image are of: the window that the network sees (window), or the whole "
+        "stored image, as Hinton et al. 2018 write (whole)",
+        by_dataset=True,
+        later=True,
+    )
     mean: tuple[float, ...] = setting((), "of each channel, or one for all, black 0 and white 1", by_dataset=True)
     deviation: tuple[float, ...] = setting((), "of each channel, or one for all", by_dataset=True)
     test_crops: int = setting(
@@ -94,6 +102,8 @@ class Pipeline:
     def __post_init__(self) -> None:
         if self.standardise not in STANDARDISE:
             raise unknown_name("standardise", self.standardise, STANDARDISE)
+        if self.standardise_from not in STANDARDISE_FROM:
+            raise unknown_name("standardise_from", self.standardise_from, STANDARDISE_FROM)
         if self.patch_from not in PATCH_FROM:
             raise unknown_name("patch_from", self.patch_from, PATCH_FROM)
         if self.lighting not in LIGHTING:
@@ -162,6 +172,11 @@ class Pipeline:
     def seen(self, size: tuple[int, int]) -> tuple[int, int]:
         """Height and width of what the network sees of stored images of that size."""
         return (self.crop, self.crop) if self.crop else size
+
+    @property
+    def read(self) -> int:
+        """Side of the middle of a test image that decides what the network sees of its middle; 0: all of it."""
+        return 0 if self.standardise_from == "whole" else self.crop
 
     @property
     def looks(self) -> int:

@@ -23,6 +23,7 @@ from quatcaps.data.preprocessing import (
     mirror,
     standardise_channels,
     standardise_views,
+    views_for_evaluation,
     warped_windows,
     windows,
 )
@@ -108,7 +109,8 @@ def plainly(pipeline: Pipeline, image: NDArray[np.uint8], chance: Draws, k: int,
         mean = seen.mean()
         shifted = (seen - mean) * float(chance.contrast[k]) + mean + 255 * float(chance.brightness[k])
         seen = np.clip(shifted, 0, 255)
-    seen = standardised(pipeline, seen)
+    whole = image[::-1] if chance.mirrored[k] and len(image) == 2 else image
+    seen = standardised(pipeline, seen, whole.astype(np.float64))
     if (pipeline.brightness or pipeline.contrast) and pipeline.lighting == "standardised":
         seen = seen.mean() + float(chance.contrast[k]) * (seen - seen.mean()) + float(chance.brightness[k])
     if pipeline.patch and chance.patched[k]:
@@ -126,9 +128,11 @@ def plainly(pipeline: Pipeline, image: NDArray[np.uint8], chance: Draws, k: int,
     return seen
 
 
-def standardised(pipeline: Pipeline, seen: Array) -> Array:
-    if pipeline.standardise == "view":
-        mean, deviation = seen.mean((1, 2), keepdims=True), seen.std((1, 2), keepdims=True)
+def standardised(pipeline: Pipeline, seen: Array, whole: Array) -> Array:
+    of = whole if pipeline.standardise_from == "whole" else seen
+    if pipeline.standardise in ("view", "image"):
+        axes = (1, 2) if pipeline.standardise == "view" else (0, 1, 2)
+        mean, deviation = of.mean(axes, keepdims=True), of.std(axes, keepdims=True)
         return (seen - mean) / np.maximum(deviation, 1e-3)
     if pipeline.standardise == "channel":
         mean, deviation = (np.array(values)[:, None, None] for values in (pipeline.mean, pipeline.deviation))
@@ -146,6 +150,15 @@ CASES = {
     "jitter": (Pipeline(0, 6, brightness=0.3, contrast=0.5, standardise="none"), (2, 8, 8)),
     "jitter, standardised": (Pipeline(0, 6, brightness=2.0, contrast=0.5, lighting="standardised"), (2, 8, 8)),
     "jitter, colours": (Pipeline(0, 6, brightness=2.0, contrast=0.5, lighting="standardised", **COLOURS), (3, 8, 8)),
+    "jitter, whole": (
+        Pipeline(0, 6, brightness=2.0, contrast=0.5, lighting="standardised", standardise_from="whole"),
+        (1, 9, 8),
+    ),
+    "stereo flip, whole": (Pipeline(0, 6, flip=True, standardise_from="whole"), (2, 8, 8)),
+    "turn, whole, views together": (
+        Pipeline(0, 6, rotation=30.0, standardise="image", standardise_from="whole"),
+        (2, 9, 9),
+    ),
     "turn": (Pipeline(0, 8, rotation=30.0, standardise="none"), (2, 12, 11)),
     "scale": (Pipeline(0, 8, scale=0.5, standardise="none"), (1, 12, 12)),
     "stretch": (Pipeline(0, 8, stretch=0.5, standardise="none"), (1, 12, 12)),
@@ -212,7 +225,7 @@ def test_the_papers_pipelines_against_the_plain_version(name: str) -> None:
     start = (side - pipeline.crop) // 2
     middle = images[:, :, start : start + pipeline.crop, start : start + pipeline.crop].numpy()
     for image, expected in zip(for_evaluation(pipeline, images).numpy(), middle.astype(np.float64), strict=True):
-        assert np.allclose(image, standardised(whole, expected), atol=1e-5)
+        assert np.allclose(image, standardised(whole, expected, expected), atol=1e-5)
 
 
 def moments(pipeline: Pipeline, channels: int) -> dict[str, tuple[float, ...]]:
@@ -386,3 +399,16 @@ def test_pipelines_that_do_not_fit_the_images() -> None:
     chance = draws(pipeline, 2, (4, 6), torch.Generator())
     with pytest.raises(QuatcapsError, match="cannot be turned, scaled or bent whole: give a --crop"):
         for_training(pipeline, bytes_of(2, 1, 4, 6), chance)
+
+
+def test_windows_for_evaluation_are_standardised_by_the_whole_image() -> None:
+    images = bytes_of(3, 2, 12, 11)
+    values = images.double()
+    wanted = (values - values.mean((2, 3), keepdim=True)) / values.std((2, 3), correction=0, keepdim=True)
+    pipeline = Pipeline(0, 8, standardise_from="whole", test_crops=2)
+    torch.testing.assert_close(for_evaluation(pipeline, images), wanted[:, :, 2:10, 1:9].float(), rtol=1e-5, atol=1e-5)
+    seen = views_for_evaluation(pipeline, images)
+    assert len(seen) == 4
+    torch.testing.assert_close(seen[1], wanted[:, :, :8, 3:].float(), rtol=1e-5, atol=1e-5)
+    with pytest.raises(QuatcapsError, match="unknown standardise_from 'hole': did you mean 'whole'"):
+        Pipeline(standardise_from="hole")

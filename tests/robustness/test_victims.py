@@ -40,6 +40,7 @@ PIPELINES = (
     {"standardise": "view", "image_size": 32, "crop": 28},
     {"standardise": "channel", "mean": (0.4,), "deviation": (0.25,), "image_size": 32, "crop": 0},
     {"standardise": "none", "image_size": 32, "crop": 28},
+    {"standardise": "view", "image_size": 32, "crop": 28, "standardise_from": "whole"},
 )
 
 

@@ -106,7 +106,7 @@ def for_training(pipeline: Pipeline, images: Tensor, chance: Draws) -> Tensor:
         seen = mirror(seen, chance.mirrored)
     if pipeline.jitters and pipeline.lighting == "pixels":
         seen = jitter(seen.float(), chance.brightness, chance.contrast)
-    seen = standardised(pipeline, seen)
+    seen = standardised(pipeline, seen, mirror(images, chance.mirrored) if pipeline.flip else images)
     if pipeline.jitters and pipeline.lighting == "standardised":
         seen = relit(seen, chance.brightness, chance.contrast)
     if pipeline.patch:
@@ -125,20 +125,22 @@ def views_for_evaluation(pipeline: Pipeline, images: Tensor) -> list[Tensor]:
         views = [for_evaluation(pipeline, images)]
     else:
         crops = spread_crops(images, pipeline.crop, pipeline.test_crops, pad=pipeline.pad)
-        views = [standardised(pipeline, crop) for crop in crops]
+        views = [standardised(pipeline, crop, images) for crop in crops]
     return [*views, *map(mirror_image, views)] if pipeline.test_mirrored else views
 
 
 def for_evaluation(pipeline: Pipeline, images: Tensor) -> Tensor:
     """(N, C, H, W) uint8 → (N, C, crop, crop) float32: the middle, standardised."""
-    return standardised(pipeline, centre_crop(images, pipeline.crop) if pipeline.crop else images)
+    return standardised(pipeline, centre_crop(images, pipeline.crop) if pipeline.crop else images, images)
 
 
-def standardised(pipeline: Pipeline, images: Tensor) -> Tensor:
+def standardised(pipeline: Pipeline, images: Tensor, stored: Tensor) -> Tensor:
+    """Images (N, C, H, W) that are seen of the `stored` ones, standardised."""
+    source = stored if pipeline.standardise_from == "whole" else images
     if pipeline.standardise == "view":
-        return standardise_views(images)
+        return standardise_views(images, source)
     if pipeline.standardise == "image":
-        return standardise_images(images)
+        return standardise_images(images, source)
     if pipeline.standardise == "none":
         return images.float() / 255
     return standardise_channels(
@@ -309,20 +311,22 @@ def centre_crop(images: Tensor, size: int) -> Tensor:
     return images[:, :, top : top + size, left : left + size]
 
 
-def standardise_views(images: Tensor) -> Float[Tensor, "N C H W"]:
-    """Every channel of every image by its own mean and deviation, in float32; a flat image becomes 0."""
-    return standardise_over(images, (2, 3))
+def standardise_views(images: Tensor, source: Tensor | None = None) -> Float[Tensor, "N C H W"]:
+    """Every channel of every image by its own mean and deviation, or by those of `source`, in float32; a flat image
+    becomes 0."""
+    return standardise_over(images, (2, 3), source)
 
 
-def standardise_images(images: Tensor) -> Float[Tensor, "N C H W"]:
+def standardise_images(images: Tensor, source: Tensor | None = None) -> Float[Tensor, "N C H W"]:
     """Every image by one mean and one deviation of all its channels, so that stereo views keep what sets them apart."""
-    return standardise_over(images, (1, 2, 3))
+    return standardise_over(images, (1, 2, 3), source)
 
 
-def standardise_over(images: Tensor, dims: tuple[int, ...]) -> Float[Tensor, "N C H W"]:
-    """By mean and deviation over some dimensions."""
+def standardise_over(images: Tensor, dims: tuple[int, ...], source: Tensor | None = None) -> Float[Tensor, "N C H W"]:
+    """By mean and deviation over some dimensions of the images, or of what they are windows of."""
     values = images.float()
-    variance, mean = torch.var_mean(values, dims, keepdim=True, correction=0)
+    whole = values if source is None or source is images else source.float()
+    variance, mean = torch.var_mean(whole, dims, keepdim=True, correction=0)
     return (values - mean) / variance.sqrt().clamp(min=SMALLEST_DEVIATION)
 
 

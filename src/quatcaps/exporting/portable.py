@@ -51,16 +51,17 @@ class Standardised(nn.Module):
 
     def __init__(self, pipeline: Pipeline) -> None:
         super().__init__()
-        self.crop, self.kind = pipeline.crop, pipeline.standardise
+        self.crop, self.kind, self.whole = pipeline.crop, pipeline.standardise, pipeline.standardise_from == "whole"
         self.register_buffer("mean", torch.tensor(pipeline.mean))
         self.register_buffer("deviation", torch.tensor(pipeline.deviation))
 
     def forward(self, images: Tensor) -> Tensor:
         seen = centre_crop(images, self.crop) if self.crop else images
+        source = images if self.whole else seen
         if self.kind == "view":
-            return standardise_views(seen)
+            return standardise_views(seen, source)
         if self.kind == "image":
-            return standardise_images(seen)
+            return standardise_images(seen, source)
         if self.kind == "none":
             return seen.float() / 255
         return standardise_channels(seen, self.mean, self.deviation)

@@ -179,7 +179,8 @@ def named(victim: Victim, pixels: Tensor) -> Tensor:
     trained = victim.trained
     try:
         with current(pixels.device):
-            return trained.network(standardised(victim.pipeline, 255 * pixels)).scores.argmax(1)
+            shown = 255 * pixels
+            return trained.network(standardised(victim.pipeline, shown, shown)).scores.argmax(1)
     except QuatcapsError as error:
         side = pixels.shape[2]
         raise QuatcapsError(f"{trained.name} cannot be shown a frame of {side}×{side}: {error}") from error

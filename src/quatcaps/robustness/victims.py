@@ -53,9 +53,9 @@ class Victim:
 
     def seen(self, pixels: Tensor) -> Tensor:
         """What the network sees of pixels in [0, 1]: the middle, standardised."""
-        side = self.pipeline.crop
-        cropped = centre_crop(pixels, side) if side and pixels.shape[2:] != (side, side) else pixels
-        return standardised(self.pipeline, 255 * cropped)
+        side, shown = self.pipeline.crop, 255 * pixels
+        cropped = centre_crop(shown, side) if side and pixels.shape[2:] != (side, side) else shown
+        return standardised(self.pipeline, cropped, shown)
 
     def votes(self, loss: Loss = cross_entropy) -> Objective:
         """The objective of the vote attack (Gu et al. 2021): a loss on what the votes of the class capsules say before
@@ -87,7 +87,7 @@ class Victim:
             return pixels.new_ones(1, 1, 1, 1)
         if self.pipeline.standardise == "channel":
             return pixels.new_tensor(self.pipeline.deviation).view(1, -1, 1, 1)
-        side = self.pipeline.crop
+        side = self.pipeline.read
         middle = centre_crop(pixels, side) if side and pixels.shape[2:] != (side, side) else pixels
         return middle.std((2, 3), correction=0, keepdim=True).clamp(min=SMALLEST_DEVIATION / 255)
 
