@@ -29,7 +29,7 @@ from quatcaps.training.evaluate import evaluate_trained, images_of
 from quatcaps.training.measure import Evaluation
 from quatcaps.training.predict import predict as activations_of
 from quatcaps.training.preprocess import Picture, Preprocessing, as_list
-from quatcaps.training.run import Run, choose_device, load_experiment, load_images, open_run
+from quatcaps.training.run import Run, choose_device, load_experiment, load_images, open_run, with_views
 from quatcaps.training.start import resume_run, start_run
 from quatcaps.training.trained import Trained, trained_run
 from quatcaps.weights.zoo import trained as trained_by_name
@@ -262,7 +262,8 @@ def evaluate(
     confusion matrix.
 
     network: as `load` takes it, a run, or a network that `load` made. data: images of its classes; without, the `split`
-    (test, train or validation) of the dataset that it was trained on.
+    (test, train or validation) of the dataset that it was trained on. A network of single views is measured on the
+    single views of stereo pairs.
     """
     trained = as_trained(network)
     if data is None:
@@ -271,7 +272,7 @@ def evaluate(
         place = data_folder(None if data_dir is None else Path(data_dir))
         images = images_of(trained.config, split, lambda part: load_images(trained.config, part, place))
     else:
-        images = as_images(data)
+        images = with_views(trained.config, as_images(data))
     return evaluate_trained(trained, images, choose_device(device))["all"]
 
 

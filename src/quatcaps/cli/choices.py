@@ -9,8 +9,17 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import quatcaps
-from quatcaps.pipelines import LIGHTING, PATCH_FROM, STANDARDISE
-from quatcaps.training.config import BACKENDS, LOSSES, PLACEMENTS, PRECISIONS, PROTOCOLS, SCHEDULES, VIEWPOINTS
+from quatcaps.pipelines import LIGHTING, PATCH_FROM, STANDARDISE, STANDARDISE_FROM
+from quatcaps.training.config import (
+    BACKENDS,
+    LOSSES,
+    PLACEMENTS,
+    PRECISIONS,
+    PROTOCOLS,
+    SCHEDULES,
+    STEREO_VIEWS,
+    VIEWPOINTS,
+)
 
 MODELS = (
     "qcn", "qcn-small", "qcn-coarse", "qcn-deep", "qcn-rotor", "qcn-rotor-deep", "qcn-rotor-small", "qcn-joint",
@@ -32,6 +41,7 @@ NAMED = {"model": MODELS, "dataset": DATASETS}
 """Settings whose help names them all; the help of the others has the choices in its words."""
 CHOICES: Mapping[str, tuple[str, ...]] = {
     **NAMED,
+    "stereo_views": STEREO_VIEWS,
     "viewpoints": VIEWPOINTS,
     "protocol": PROTOCOLS,
     "placement": PLACEMENTS,
@@ -41,6 +51,7 @@ CHOICES: Mapping[str, tuple[str, ...]] = {
     "precision": PRECISIONS,
     "device": ("auto", "cpu", "cuda"),
     "standardise": STANDARDISE,
+    "standardise_from": STANDARDISE_FROM,
     "patch_from": PATCH_FROM,
     "lighting": LIGHTING,
 }

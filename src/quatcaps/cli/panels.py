@@ -8,7 +8,10 @@ from typing import Any
 from typer.core import TyperCommand
 
 PANELS: Mapping[str, tuple[str, ...]] = {
-    "Data": ("dataset", "viewpoints", "protocol", "validation", "validation_by", "test", "data_seed", "placement"),
+    "Data": (
+        "dataset", "stereo_views", "viewpoints", "protocol", "validation", "validation_by", "test", "data_seed",
+        "placement",
+    ),
     "Network": ("model", "model_settings"),
     "Loss": ("loss", "margin_scale", "score_scale", "label_smoothing", "mixup", "class_weights", "pose_weight"),
     "Optimisation": (

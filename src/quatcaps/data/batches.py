@@ -15,7 +15,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from quatcaps.data.imageset import VIEWPOINT_FIELDS, ImageSet
+from quatcaps.data.imageset import VIEW, VIEWPOINT_FIELDS, ImageSet
 from quatcaps.data.mixing import Mixed, mix_up
 from quatcaps.data.placement import Plan, hold
 from quatcaps.data.preprocessing import Draws, draws, for_training, views_for_evaluation
@@ -91,7 +91,8 @@ def groups_for_patches(pipeline: Pipeline, images: ImageSet) -> Tensor:
     """(N,) int64: images of one number may be patched with each other."""
     if pipeline.patch_from == "class":
         return images.labels.cpu()
-    viewpoint = [images.info[name] for name in VIEWPOINT_FIELDS if name in images.info and name != "instance"]
+    fields = (*VIEWPOINT_FIELDS, VIEW)
+    viewpoint = [images.info[name] for name in fields if name in images.info and name != "instance"]
     return torch.stack([images.labels, *viewpoint]).cpu().unique(dim=1, return_inverse=True)[1]
 
 

@@ -23,6 +23,8 @@ Stage = Callable[[str], Progress]
 MOST_CLASSES, LONGEST_NAME = 10_000, 255
 """Of a dataset, and the letters in the name of a class."""
 VIEWPOINT_FIELDS = ("instance", "elevation", "azimuth", "lighting")
+VIEW = "view"
+"""The field that `single_views` adds: 0 the left view of a stereo pair, 1 the right one."""
 
 
 @dataclass(frozen=True)
@@ -118,6 +120,33 @@ class ImageSet:
             labels=self.labels[start:stop],
             info={key: column[start:stop] for key, column in self.info.items()},
         )
+
+
+def single_views(images: ImageSet) -> ImageSet:
+    """The two views of every stereo pair as images of their own, the left one first: one channel each, with the label
+    and the viewpoint of the pair. No pixel is copied. Images of one channel are single views already.
+
+    >>> pairs = ImageSet("pairs", torch.zeros(3, 2, 8, 8, dtype=torch.uint8), torch.tensor([0, 1, 1]), ("a", "b"))
+    >>> single_views(pairs).labels
+    tensor([0, 0, 1, 1, 1, 1])
+    """
+    if images.channels == 1:
+        return images
+    if images.channels != 2:
+        raise QuatcapsError(
+            f"{images.name} has images of {images.channels} channels: single views are those of stereo pairs, 2; leave "
+            "out --stereo-views single"
+        )
+    views = torch.arange(2)
+    columns = {key: column.repeat_interleave(2) for key, column in images.info.items()}
+    return replace(
+        images,
+        name=f"{images.name}, single views",
+        stored=images.stored.flatten(0, 1)[:, None],
+        labels=images.labels.repeat_interleave(2),
+        info={**columns, VIEW: views.repeat(len(images))},
+        rows=None if images.rows is None else (2 * images.rows[:, None] + views).flatten(),
+    )
 
 
 def concatenate(sets: Sequence[ImageSet], name: str) -> ImageSet:

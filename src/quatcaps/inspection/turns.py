@@ -14,7 +14,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from quatcaps.data.imageset import ImageSet
+from quatcaps.data.imageset import VIEW, ImageSet
 from quatcaps.data.viewpoints import views_of
 from quatcaps.errors import QuatcapsError
 from quatcaps.inspection.actions import Action
@@ -25,7 +25,7 @@ FEWEST_PAIRS = 8
 
 
 class Pairs(NamedTuple):
-    """Images of one toy, elevation and lighting, a turn apart; indices into the images, (P,) each."""
+    """Images of one toy, elevation, lighting and view, a turn apart; indices into the images, (P,) each."""
 
     before: Tensor
     after: Tensor
@@ -36,7 +36,7 @@ class Pairs(NamedTuple):
 def pairs_of(images: ImageSet, turn: int) -> Pairs:
     """All pairs of images that a turn by so many degrees of azimuth takes into each other."""
     toys = views_of(images).toys
-    fields = [toys, *(images.info[name] for name in ("elevation", "lighting") if name in images.info)]
+    fields = [toys, *(images.info[name] for name in ("elevation", "lighting", VIEW) if name in images.info)]
     rest = torch.zeros_like(toys)
     for column in fields:
         rest = rest * (int(column.max()) + 1) + column

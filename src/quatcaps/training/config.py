@@ -20,6 +20,7 @@ VIEWPOINTS = ("all", "azimuth", "elevation")
 PROTOCOLS = ("strict", "pooled")
 PLACEMENTS = ("auto", "device", "host")
 HELD_OUT_BY = ("instance", "image")
+STEREO_VIEWS = ("together", "single")
 BACKENDS = ("auto", "reference", "native", "triton")
 CLASS_WEIGHTS = ("none", "balanced")
 LARGEST_PART = 0.5
@@ -36,6 +37,12 @@ class TrainingConfig(Pipeline):
     rendered toys."""
 
     dataset: str = setting("toys", "dataset by name, or the path of a folder of images by class or of an .npz file")
+    stereo_views: str = setting(
+        "together",
+        "the two views of a stereo pair: together, two channels of one image, or single, each an image of its own, in "
+        "training and in every measurement",
+        later=True,
+    )
     viewpoints: str = setting(
         "all", "train on all viewpoints, or on the familiar ones of the azimuth or elevation experiment"
     )
@@ -148,6 +155,7 @@ class TrainingConfig(Pipeline):
             ("schedule", SCHEDULES),
             ("weight_decay_as", WEIGHT_DECAYS),
             ("validation_by", HELD_OUT_BY),
+            ("stereo_views", STEREO_VIEWS),
             ("viewpoints", VIEWPOINTS),
             ("protocol", PROTOCOLS),
             ("placement", PLACEMENTS),

@@ -16,7 +16,7 @@ from quatcaps.training.config import TrainingConfig
 from quatcaps.training.identity import difference
 from quatcaps.training.measure import Evaluation, Rate, evaluate
 from quatcaps.training.predictions import Predictions, activations_of, predictions_of
-from quatcaps.training.run import Run, load_experiment
+from quatcaps.training.run import Run, load_experiment, with_views
 from quatcaps.training.trained import Trained, trained_run
 
 Progress = Callable[[int, int], None]
@@ -102,11 +102,11 @@ def images_of(config: TrainingConfig, split: str, load: Callable[[str], ImageSet
     viewpoints too: it never saw them, and they are no test images. Pooled, they would be."""
     pooled = is_pooled(config)
     if split != "validation":
-        return load(ALL if pooled else split)
+        return with_views(config, load(ALL if pooled else split))
     held_out = load_experiment(config, load).validation
     if held_out is None:
         raise QuatcapsError(f"this run held out no images (validation = {config.validation}): give test or train")
     by_image = config.validation_by == "image" or "instance" not in held_out.info
     if pooled or config.viewpoints == ALL or by_image:
         return held_out
-    return same_toys(load("train"), held_out)
+    return with_views(config, same_toys(load("train"), held_out))

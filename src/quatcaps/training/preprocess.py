@@ -27,7 +27,8 @@ class Preprocessing:
 
     The picture is scaled to the `size` of the stored images; `config` says which window of it is seen and how it is
     standardised. For grey networks colours become grey. For stereo networks (2 channels) a picture twice as wide as
-    high is the left view beside the right one, and any other stands for both views.
+    high is the left view beside the right one, and any other stands for both views. Networks of single views
+    (`stereo_views`) refuse such a pair: they take one of its views.
     """
 
     config: TrainingConfig
@@ -44,7 +45,8 @@ class Preprocessing:
         chosen = as_list(pictures)
         if not chosen:
             raise QuatcapsError("no picture was given: give at least one")
-        return torch.stack([as_pixels(picture, self.channels, self.size[0]) for picture in chosen])
+        single = self.config.stereo_views == "single"
+        return torch.stack([as_pixels(picture, self.channels, self.size[0], single) for picture in chosen])
 
     def check(self) -> None:
         """Raises where no picture can be read for this network."""
@@ -62,15 +64,21 @@ def as_list(pictures: Picture | Sequence[Picture]) -> list[Picture]:
     return list(pictures)
 
 
-def as_pixels(picture: Picture, channels: int, size: int) -> Tensor:
-    """(channels, size, size) uint8."""
+def as_pixels(picture: Picture, channels: int, size: int, single: bool = False) -> Tensor:
+    """(channels, size, size) uint8. single: views of stereo pairs are wanted one by one."""
     if not 1 <= channels <= 3:
         raise no_channels(channels)
     if isinstance(picture, Tensor):
         return resized(picture, channels, size)
     if isinstance(picture, np.ndarray):
         picture = from_array(picture)
-    return as_channels(picture if isinstance(picture, Image.Image) else open_picture(Path(picture)), channels, size)
+    opened = picture if isinstance(picture, Image.Image) else open_picture(Path(picture))
+    if single and opened.width == 2 * opened.height:
+        raise QuatcapsError(
+            f"a picture of {opened.width}×{opened.height}, as wide as two views of a stereo pair: this network takes "
+            "single views; give one of them, as wide as high"
+        )
+    return as_channels(opened, channels, size)
 
 
 def no_channels(channels: int) -> QuatcapsError:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import platform
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ import torch
 
 import quatcaps
 from quatcaps import data
-from quatcaps.data.imageset import ImageSet
+from quatcaps.data.imageset import ImageSet, single_views
 from quatcaps.data.splits import Experiment, arrange
 from quatcaps.errors import QuatcapsError, unknown_name
 from quatcaps.files import explained, read_json, write_json
@@ -215,7 +215,8 @@ def load_images(config: TrainingConfig, split: str, data_folder: Path, stage: da
 
 
 def load_experiment(config: TrainingConfig, load: Callable[[str], ImageSet]) -> Experiment:
-    """What the run learns from and is measured on; `load` gives the images of a split."""
+    """What the run learns from and is measured on; `load` gives the images of a split. Stereo pairs are taken apart in
+    the end, so that both views of one are on one side."""
     experiment = arrange(
         load,
         viewpoints=config.viewpoints,
@@ -224,7 +225,16 @@ def load_experiment(config: TrainingConfig, load: Callable[[str], ImageSet]) -> 
         by=config.validation_by,
         seed=config.data_seed,
     )
-    return experiment if config.test else replace(experiment, tests={})
+    tests = {name: with_views(config, images) for name, images in experiment.tests.items()} if config.test else {}
+    held_out = experiment.validation
+    return Experiment(
+        with_views(config, experiment.training), tests, None if held_out is None else with_views(config, held_out)
+    )
+
+
+def with_views(config: TrainingConfig, images: ImageSet) -> ImageSet:
+    """The images as the network takes them: stereo pairs, or their single views."""
+    return single_views(images) if config.stereo_views == "single" else images
 
 
 def choose_device(name: str) -> torch.device:
