@@ -174,7 +174,7 @@ class Pipeline:
         return (self.crop, self.crop) if self.crop else size
 
     @property
-    def read(self) -> int:
+    def reads(self) -> int:
         """Side of the middle of a test image that decides what the network sees of its middle; 0: all of it."""
         return 0 if self.standardise_from == "whole" else self.crop
 

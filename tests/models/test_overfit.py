@@ -50,7 +50,7 @@ def toys(toys_folder: Path) -> tuple[torch.Tensor, torch.Tensor]:
     return for_evaluation(Pipeline(), chosen.images), chosen.labels
 
 
-# EM-IBM as published, narrowed, is EM-IBM with another start of its maps.
+# EM-IBM as published, narrowed, is EM-IBM with another start, a padded stem and normalised images.
 @pytest.mark.parametrize("name", [name for name in MODELS if name != "em-ibm-published"])
 def test_ten_toys_are_learnt_by_heart(name: str, toys: tuple[torch.Tensor, torch.Tensor]) -> None:
     capsules = MODELS[name].module is CapsuleNetwork

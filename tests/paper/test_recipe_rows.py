@@ -82,6 +82,13 @@ def test_rows_of_public_code_are_what_that_code_does() -> None:
     assert (vb.validation, vb.validation_by, vb.keep_best) == (0.2, "image", True)
     assert (em.schedule, em.weight_decay, em.weight_decay_as) == ("exponential", 2e-7, "gradient")
     assert (em.batch, em.epochs, em.evaluate_every, em.evaluate_images) == (32, 350, 1, 0)
+    ibm = ROWS["smallnorb/em-ibm/published"].config(0)
+    assert parameters(ibm, 1, 5) == 67_154, "on single views"
+    assert (ibm.stereo_views, ibm.standardise_from, ibm.lighting) == ("single", "whole", "standardised")
+    assert (ibm.brightness, ibm.contrast, ibm.weight_decay, ibm.batch, ibm.loss) == (2.0, 0.5, 0.0, 64, "spread")
+    assert (ibm.learning_rate, ibm.schedule, ibm.decay, ibm.decay_steps) == (3e-3, "exponential", 0.96, 20_000)
+    assert abs(ibm.epochs * 48_600 / 64 - 500 * 731) < 48_600 / 64, "the steps of its picture, to an epoch"
+    assert quick(ROWS["smallnorb/em-ibm/published"]).config(0).stereo_views == "single"
     for key in ("vb", "em", "em-ibm", "qcn"):
         row = ROWS[f"smallnorb/{key}/published"]
         assert row.quiet

@@ -141,7 +141,7 @@ def some_images(images: ImageSet, count: int, seed: int = 0) -> ImageSet:
 def pixels_of(images: ImageSet, victims: Sequence[Victim], device: torch.device) -> Tensor:
     """(N, C, H, W) in [0, 1]: what the victims see before it is standardised. Victims of different crops share the
     whole image, and one that is standardised by it has it alone."""
-    sides = {victim.pipeline.read for victim in victims}
+    sides = {victim.pipeline.reads for victim in victims}
     stored = images.images
     if len(sides) == 1 and (side := sides.pop()):
         stored = centre_crop(stored, side)

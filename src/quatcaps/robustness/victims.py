@@ -87,7 +87,7 @@ class Victim:
             return pixels.new_ones(1, 1, 1, 1)
         if self.pipeline.standardise == "channel":
             return pixels.new_tensor(self.pipeline.deviation).view(1, -1, 1, 1)
-        side = self.pipeline.read
+        side = self.pipeline.reads
         middle = centre_crop(pixels, side) if side and pixels.shape[2:] != (side, side) else pixels
         return middle.std((2, 3), correction=0, keepdim=True).clamp(min=SMALLEST_DEVIATION / 255)
 
