@@ -106,7 +106,8 @@ def for_training(pipeline: Pipeline, images: Tensor, chance: Draws) -> Tensor:
         seen = mirror(seen, chance.mirrored)
     if pipeline.jitters and pipeline.lighting == "pixels":
         seen = jitter(seen.float(), chance.brightness, chance.contrast)
-    seen = standardised(pipeline, seen, mirror(images, chance.mirrored) if pipeline.flip else images)
+    mirrored_too = pipeline.flip and pipeline.standardise_from == "whole"
+    seen = standardised(pipeline, seen, mirror(images, chance.mirrored) if mirrored_too else images)
     if pipeline.jitters and pipeline.lighting == "standardised":
         seen = relit(seen, chance.brightness, chance.contrast)
     if pipeline.patch:
