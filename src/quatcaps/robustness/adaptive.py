@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor
 
@@ -16,6 +18,9 @@ from quatcaps.robustness.objectives import (
     cross_entropy,
     misclassified,
     of_scores,
+    other_classes,
+    targeted_dlr,
+    towards,
     with_gradient,
 )
 
@@ -59,16 +64,51 @@ def apgd(
     chance, ball = Chance.of(generator, len(images)), Ball.around(images, epsilon)
     objective = of_scores(classifier, loss)
 
-    def one(left: Tensor) -> Tensor:
-        return ascend_adaptively(objective, labels[left], ball.at(left), ball.random(chance)[left], steps)
+    def one(left: Tensor, _: int) -> Tensor:
+        start = ball.random(chance)[left]  # drawn for all images, whichever are left
+        return ascend_adaptively(lambda _: objective, labels[left], ball.at(left), start, steps)
 
     return repeated(objective, images, labels, one, restarts)
 
 
-def ascend_adaptively(objective: Objective, labels: Tensor, ball: Ball, start: Tensor, steps: int) -> Tensor:
-    """One run of Auto-PGD; images leave it as soon as they are misclassified."""
+def targeted_apgd(
+    classifier: Classifier,
+    images: Tensor,
+    labels: Tensor,
+    epsilon: Radius,
+    steps: int = 100,
+    restarts: int = 1,
+    generator: Randomness | None = None,
+) -> Tensor:
+    """Auto-PGD on `targeted_dlr` (Croce and Hein 2020): one run, or `restarts`, to each of up to nine other classes, in
+    the order of their scores on the image as it is, on the images that withstood those before.
+
+    Returns what `apgd` returns, of the last class that was tried.
+    """
+    at_least_one("steps", steps)
+    at_least_one("restarts", restarts)
+    chance, ball = Chance.of(generator, len(images)), Ball.around(images, epsilon)
+    with torch.no_grad():
+        targets = other_classes(classifier(images), labels)
+
+    def one(left: Tensor, number: int) -> Tensor:
+        to, start = targets[left, number // restarts], ball.random(chance)[left]
+
+        def objective_of(chosen: Tensor) -> Objective:
+            return towards(classifier, targeted_dlr, to[chosen])
+
+        return ascend_adaptively(objective_of, labels[left], ball.at(left), start, steps)
+
+    return repeated(of_scores(classifier), images, labels, one, restarts * targets.shape[1])
+
+
+def ascend_adaptively(
+    objective_of: Callable[[Tensor], Objective], labels: Tensor, ball: Ball, start: Tensor, steps: int
+) -> Tensor:
+    """One run of Auto-PGD; images leave it as soon as they are misclassified. objective_of: what is raised for some of
+    the images, by their numbers."""
     found, left = start.clone(), torch.arange(len(start), device=start.device)
-    values, gradient = with_gradient(objective, start, labels)
+    values, gradient = with_gradient(objective_of(left), start, labels)
     now, before, best, best_gradient = start, start, start, gradient
     losses, best_losses, kept_losses = values.losses, values.losses, values.losses
     step = torch.full((len(start), 1, 1, 1), 2.0, dtype=start.dtype, device=start.device)  # in units of ε
@@ -86,7 +126,7 @@ def ascend_adaptively(objective: Objective, labels: Tensor, ball: Ball, start: T
         ahead = inside.project(now + step * inside.radius * gradient.sign())
         following = inside.project(now + momentum * (ahead - now) + (1 - momentum) * (now - before))
         before, now, losses_before = now, following, losses
-        values, gradient = with_gradient(objective, now, labels[left])
+        values, gradient = with_gradient(objective_of(left), now, labels[left])
         losses = values.losses
         raised = raised + (losses > losses_before)
         better = losses > best_losses

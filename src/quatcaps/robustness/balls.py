@@ -47,6 +47,10 @@ class Ball:
         """The nearest images of the ball."""
         return images.clamp(self.low, self.high)
 
+    def holds(self, images: Tensor) -> Tensor:
+        """(N,) bool: whether images lie in the ball."""
+        return ((images >= self.low) & (images <= self.high)).flatten(1).all(1)
+
     def random(self, source: Randomness) -> Tensor:
         """Images drawn uniformly from |x' − x| ≤ ε, then clipped to [0, 1]; the same on every device."""
         share = Chance.of(source, len(self.images)).uniform(*self.images.shape[1:]).to(self.images)

@@ -91,7 +91,7 @@ def projected_ascent(
     at_least_one("restarts", restarts)
     chance, ball = Chance.of(generator, len(images)), Ball.around(images, epsilon)
 
-    def one(left: Tensor) -> Tensor:
+    def one(left: Tensor, _: int) -> Tensor:
         start = ball.random(chance)[left]  # drawn for all images, whichever are left
         return ascend(objective, labels[left], ball.at(left), start, steps, OVERSHOT, stop=stop)
 
@@ -99,13 +99,14 @@ def projected_ascent(
 
 
 def repeated(
-    objective: Objective, images: Tensor, labels: Tensor, one: Callable[[Tensor], Tensor], restarts: int
+    objective: Objective, images: Tensor, labels: Tensor, one: Callable[[Tensor, int], Tensor], times: int
 ) -> Tensor:
-    """Calls an attack with the numbers of the images that withstood it so far, at most `restarts` times."""
+    """Calls an attack with the numbers of the images that withstood it so far, and with how often it was called before;
+    at most so many times."""
     found, left = images.clone(), torch.arange(len(images), device=images.device)
-    for number in range(restarts):
-        found[left] = one(left)
-        if number + 1 < restarts:
+    for number in range(times):
+        found[left] = one(left, number)
+        if number + 1 < times:
             with torch.no_grad():
                 left = left[~misclassified(objective(found[left], labels[left]).scores, labels[left])]
             if not len(left):

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from quatcaps.errors import at_least_one
 from quatcaps.robustness.balls import check_pixels
-from quatcaps.robustness.objectives import Classifier, margin, misclassified
+from quatcaps.robustness.objectives import Classifier, lead, margin, misclassified, other_classes
 
 MOST_CLASSES = 10
 """DeepFool looks at the classes of the largest scores, so many."""
@@ -68,12 +68,10 @@ def differences(classifier: Classifier, images: Tensor, labels: Tensor) -> tuple
     with torch.enable_grad():
         pixels = images.detach().clone().requires_grad_()
         scores = classifier(pixels)
-        true = scores.gather(1, labels[:, None])
-        count = min(MOST_CLASSES, scores.shape[1]) - 1
-        others = scores.detach().scatter(1, labels[:, None], -torch.inf).topk(count, 1).indices
-        above = scores.gather(1, others) - true
-        gradients = [torch.autograd.grad(above[:, k].sum(), pixels, retain_graph=True)[0] for k in range(count)]
-    return scores.detach(), torch.stack(gradients, 1).nan_to_num(0.0, 0.0, 0.0), -above.detach()
+        others = other_classes(scores.detach(), labels, MOST_CLASSES - 1)
+        leads = [lead(scores, labels, other) for other in others.unbind(1)]
+        gradients = [torch.autograd.grad(each.sum(), pixels, retain_graph=True)[0] for each in leads]
+    return scores.detach(), torch.stack(gradients, 1).nan_to_num(0.0, 0.0, 0.0), -torch.stack(leads, 1).detach()
 
 
 def carlini_wagner(

@@ -16,7 +16,11 @@ Classifier = Callable[[Tensor], Tensor]
 """(N, channels, height, width) pixels in [0, 1] → scores (N, classes); the largest names the class."""
 Loss = Callable[[Tensor, Tensor], Tensor]
 """Scores (N, classes) and labels (N,) → a loss for each image, (N,): the larger, the worse for the classifier."""
+TargetedLoss = Callable[[Tensor, Tensor, Tensor], Tensor]
+"""Scores (N, classes), labels (N,) and the class to go to (N,) → a loss for each image, (N,)."""
 LEAST_SPREAD = 1e-12
+MOST_TARGETS = 9
+"""Targeted attacks go to the classes of the largest scores, so many."""
 
 
 class Values(NamedTuple):
@@ -50,6 +54,35 @@ def dlr(scores: Float[Tensor, "N classes"], labels: Int[Tensor, " N"]) -> Float[
     return margin(scores, labels) / (largest[:, 0] - largest[:, 2] + LEAST_SPREAD)
 
 
+def lead(
+    scores: Float[Tensor, "N classes"], labels: Int[Tensor, " N"], targets: Int[Tensor, " N"]
+) -> Float[Tensor, " N"]:
+    """The score of one other class less that of the true class."""
+    return (scores.gather(1, targets[:, None]) - scores.gather(1, labels[:, None]))[:, 0]
+
+
+def targeted_dlr(
+    scores: Float[Tensor, "N classes"], labels: Int[Tensor, " N"], targets: Int[Tensor, " N"]
+) -> Float[Tensor, " N"]:
+    """The targeted difference-of-logits ratio (Croce and Hein 2020): the lead of one other class divided by the
+    distance from the largest score to the mean of the third- and the fourth-largest."""
+    if scores.shape[1] < 4:
+        raise QuatcapsError(
+            f"the targeted DLR loss of {scores.shape[1]} classes: it needs at least 4; use cross-entropy"
+        )
+    largest = scores.topk(4, 1).values
+    spread = largest[:, 0] - (largest[:, 2] + largest[:, 3]) / 2
+    return lead(scores, labels, targets) / (spread + LEAST_SPREAD)
+
+
+def other_classes(
+    scores: Float[Tensor, "N classes"], labels: Int[Tensor, " N"], most: int = MOST_TARGETS
+) -> Int[Tensor, "N K"]:
+    """All classes but the true one, in the order of their scores, the largest first; at most so many."""
+    count = min(most, scores.shape[1] - 1)
+    return scores.scatter(1, labels[:, None], -torch.inf).topk(count, 1).indices
+
+
 def of_scores(classifier: Classifier, loss: Loss = cross_entropy) -> Objective:
     """A loss of the classifier's scores."""
 
@@ -58,6 +91,11 @@ def of_scores(classifier: Classifier, loss: Loss = cross_entropy) -> Objective:
         return Values(loss(scores, labels), scores)
 
     return objective
+
+
+def towards(classifier: Classifier, loss: TargetedLoss, targets: Tensor) -> Objective:
+    """A loss of the classifier's scores that has a class to go to for each image."""
+    return of_scores(classifier, lambda scores, labels: loss(scores, labels, targets))
 
 
 def with_gradient(objective: Objective, images: Tensor, labels: Tensor) -> tuple[Values, Tensor]:
