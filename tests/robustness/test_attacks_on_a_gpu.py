@@ -59,7 +59,7 @@ def test_as_many_are_broken_as_on_a_cpu(model: str, noise_images: ImageSet) -> N
     chosen, some = trained(model), noise_images.select(torch.arange(24), "noise")
     with torch.no_grad():
         labels = Victim(chosen)(pixels_of(some, [Victim(chosen)], CPU)).argmax(1)
-    images, names = replace(some, labels=labels), ["fgsm", "pgd", "ensemble", "deepfool", "cw"]
+    images, names = replace(some, labels=labels), ["fgsm", "pgd", "ensemble", "autoattack", "deepfool", "cw"]
     names += ["vote"] if Victim(chosen).has_votes else []
     options = {"attacks": names, "epsilons": (0.01, 0.1), "effort": Effort(3, 2, 10), "masking": False}
     found, wanted = (

@@ -26,7 +26,9 @@ from quatcaps.robustness import (
     under_attack,
     victims,
 )
-from quatcaps.robustness.attacks import ATTACKS, NEAREST, WITHIN, check_attacks
+from quatcaps.robustness.attacks import ATTACKS, NEAREST, WITHIN, Within, check_attacks
+from quatcaps.robustness.balls import Radius
+from quatcaps.robustness.chance import Chance, Randomness
 from quatcaps.robustness.masking import in_words
 from quatcaps.robustness.objectives import of_scores, with_gradient
 from quatcaps.robustness.trials import Counter, Trial, pixels_of, with_effort
@@ -36,6 +38,7 @@ from quatcaps.training.trained import Trained
 
 CPU = torch.device("cpu")
 TINY = {"primary": 4, "pose_blocks": ((8, 2), (8, 2)), "activation_blocks": ((8, 4),), "capsules": ((4, 3, 2),)}
+NAMES = ("one", "two", "three", "four")
 PIPELINES = (
     {"standardise": "view", "image_size": 32, "crop": 28},
     {"standardise": "channel", "mean": (0.4,), "deviation": (0.25,), "image_size": 32, "crop": 0},
@@ -44,10 +47,10 @@ PIPELINES = (
 )
 
 
-def victim(pipeline: dict[str, object] = PIPELINES[0], network: Network | None = None) -> Victim:
-    network = network or build("qcn", channels=2, classes=3, seed=0, **TINY)
+def victim(pipeline: dict[str, object] = PIPELINES[0], network: Network | None = None, classes: int = 3) -> Victim:
+    network = network or build("qcn", channels=2, classes=classes, seed=0, **TINY)
     config = TrainingConfig(score_scale=10.0, **pipeline)
-    return Victim(Trained("tiny", network.eval(), config, 2, ("one", "two", "three"), (32, 32)))
+    return Victim(Trained("tiny", network.eval(), config, 2, NAMES[:classes], (32, 32)))
 
 
 @pytest.mark.parametrize("pipeline", PIPELINES)
@@ -116,6 +119,10 @@ def test_no_capsules_no_votes() -> None:
     with pytest.raises(QuatcapsError, match=r"tiny is a SmallCNN without class capsules.*give a capsule network"):
         check_attacks(["vote"], [plain])
     check_attacks(["vote"], [plain, victim()])
+    with pytest.raises(
+        QuatcapsError, match="apgd-t with 3 classes: its DLR loss needs at least 4; give apgd-ce or fab-t"
+    ):
+        check_attacks(["fab-t", "autoattack", "apgd-t"], [plain])
     with pytest.raises(QuatcapsError, match="unknown attack 'pdg': did you mean 'pgd'"):
         check_attacks(["pdg"], [plain])
     with pytest.raises(QuatcapsError, match="no attack was given: give some of fgsm"):
@@ -136,10 +143,10 @@ def test_some_images_are_balanced_and_follow_from_the_seed(noise_images: ImageSe
 
 @pytest.mark.usefixtures("unchecked")
 def test_all_attacks_on_a_network(noise_images: ImageSet) -> None:
-    chosen = victim()
+    chosen = victim(classes=4)
     with torch.no_grad():
         labels = torch.cat([chosen(part.float() / 255).argmax(1) for part in noise_images.images.split(30)])
-    images = some_images(replace(noise_images, labels=labels), 6)
+    images = some_images(replace(noise_images, labels=labels, classes=NAMES), 6)
     effort = Effort(steps=1, queries=2)
     names = tuple(WITHIN)  # the others take hundreds of gradients
     options = {"epsilons": (0.1, 0.02), "effort": effort, "attacks": names}
@@ -165,9 +172,9 @@ def test_all_attacks_on_a_network(noise_images: ImageSet) -> None:
 class Stepped(Network):
     """Scores that change by steps: a gradient of 0 everywhere, as of a network whose gradients are masked."""
 
-    def __init__(self, smooth: bool = False) -> None:
-        super().__init__(2, 3)
-        self.plain, self.smooth = torch.nn.Linear(2, 3, bias=False), smooth
+    def __init__(self, smooth: bool = False, classes: int = 3) -> None:
+        super().__init__(2, classes)
+        self.plain, self.smooth = torch.nn.Linear(2, classes, bias=False), smooth
 
     def forward(self, images: Tensor) -> Logits:
         scores = self.plain(images.mean((2, 3)) - 0.5)
@@ -232,12 +239,13 @@ def test_epsilon_in_units_of_the_input(noise_images: ImageSet) -> None:
         attack(chosen.trained, noise_images, CPU, epsilons=())
 
 
-@pytest.mark.parametrize(("name", "normalised"), [("bim", True), ("pgd", True), ("vote", False), ("ensemble", False)])
+@pytest.mark.usefixtures("unchecked")
+@pytest.mark.parametrize(("name", "normalised"), [("bim", True), ("pgd", True), ("vote", False), ("autoattack", False)])
 def test_batches_that_are_attacked_together_are_attacked_alike(
     name: str, normalised: bool, noise_images: ImageSet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Chance is that of each batch, whichever others stand beside it: of the same ε, or of another."""
-    chosen = victim()
+    chosen = victim(classes=4)
     pixels = pixels_of(noise_images, [chosen], CPU)[:7]
     monkeypatch.setattr(trials, "BATCH", 3)
     with under_attack(chosen):
@@ -291,3 +299,56 @@ def test_batches_are_filled_up_on_a_gpu(noise_images: ImageSet, monkeypatch: pyt
                 filled = with_gradient(objective, pixels, labels)
             torch.testing.assert_close(filled, alone, rtol=1e-4, atol=1e-5)
     assert shown == [3, 16], "the vote attack takes the network apart"
+
+
+@pytest.mark.usefixtures("unchecked")
+def test_autoattack_breaks_what_its_parts_break(noise_images: ImageSet) -> None:
+    """Within an ε for each image; with three classes the targeted Auto-PGD is left out."""
+    effort, radius = Effort(steps=3, queries=5), 0.0005 + 0.005 * torch.rand(9, 1, 1, 1)
+    for classes, parts in ((4, ("apgd-ce", "apgd-t", "fab-t", "square")), (3, ("apgd-ce", "fab-t", "square"))):
+        chosen = victim(PIPELINES[2], Stepped(smooth=True, classes=classes), classes)
+        pixels = pixels_of(noise_images, [chosen], CPU)[:9]
+        with under_attack(chosen):
+            labels = chosen(pixels).argmax(1)
+            broken = {}
+            for name in ("autoattack", *parts):
+                given = (radius, effort, torch.Generator().manual_seed(0))
+                found = WITHIN[name](chosen, pixels, labels, *given)
+                assert ((found - pixels).abs() <= radius + 1e-6).all()
+                broken[name] = chosen(found).argmax(1) != labels
+        assert 0 < broken["autoattack"].sum() < 9
+        for name in parts:
+            assert (broken[name] <= broken["autoattack"]).all(), name
+
+
+def test_autoattack_goes_on_with_what_withstood(noise_images: ImageSet, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its parts are told apart by one image that each of them breaks."""
+    chosen = victim(PIPELINES[2], Stepped(smooth=True, classes=4), 4)
+    pixels, radius = pixels_of(noise_images, [chosen], CPU)[:9], torch.rand(9, 1, 1, 1)
+    labels = chosen(pixels).argmax(1)
+    other = pixels[labels != labels[0]][0]
+    pixels, labels, seen = pixels[:1].repeat(9, 1, 1, 1), labels[:1].repeat(9), []
+
+    def part(name: str) -> Within:
+        def breaks_one(
+            _: Victim, images: Tensor, __: Tensor, epsilon: Radius, ___: Effort, chance: Randomness
+        ) -> Tensor:
+            seen.append((name, epsilon.flatten().tolist(), chance.counts))
+            return torch.cat([other[None], images[1:]])
+
+        return breaks_one
+
+    parts = ("apgd-ce", "apgd-t", "fab-t", "square")
+    for name in parts:
+        monkeypatch.setitem(WITHIN, name, part(name))
+    chance = Chance([torch.Generator(), torch.Generator()], [2, 7])
+    found = WITHIN["autoattack"](chosen, pixels, labels, radius, Effort(), chance)
+    kept, counts = radius.flatten().tolist(), ([2, 7], [1, 7], [0, 7], [0, 6])
+    assert seen == [(name, kept[k:], tuple(counts[k])) for k, name in enumerate(parts)]
+    assert (chosen(found).argmax(1) != labels).tolist() == 4 * [True] + 5 * [False]
+    for classes, names in ((3, ["apgd-ce", "fab-t", "square"]), (2, ["apgd-ce", "fab-t", "square"])):
+        seen.clear()
+        WITHIN["autoattack"](
+            victim(PIPELINES[2], Stepped(classes=3), classes), pixels, labels, radius, Effort(), chance
+        )
+        assert [name for name, _, _ in seen] == names

@@ -50,9 +50,12 @@ def attack(
         int | None,
         typer.Option(help=f"how many test images, as many of each class (default: {IMAGES}; with --affine all)", min=1),
     ] = None,
-    steps: Annotated[int, typer.Option(help="of bim, pgd, vote and apgd; cw takes 30 times as many", min=1)] = 20,
-    restarts: Annotated[int, typer.Option(help="random starts of pgd, vote and apgd", min=1)] = 1,
-    queries: Annotated[int, typer.Option(help="of square", min=1)] = 200,
+    steps: Annotated[
+        int,
+        typer.Option(help="of bim, pgd, vote, apgd and fab-t; cw takes 30 times as many; AutoAttack has 100", min=1),
+    ] = 20,
+    restarts: Annotated[int, typer.Option(help="random starts of pgd, vote, apgd and apgd-t", min=1)] = 1,
+    queries: Annotated[int, typer.Option(help="of square; AutoAttack has 5,000", min=1)] = 200,
     source: Annotated[
         str | None,
         typer.Option(

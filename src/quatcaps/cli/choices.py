@@ -35,7 +35,8 @@ RECIPES = ("paper", "best", "fast", "small", "demo", "demo-cnn")
 CHECKPOINTS = ("best", "last")
 SPLITS = ("test", "train", "validation")
 ATTACKS = (
-    "fgsm", "bim", "pgd", "vote", "apgd-ce", "apgd-dlr", "square", "ensemble", "deepfool", "cw",
+    "fgsm", "bim", "pgd", "vote", "apgd-ce", "apgd-dlr", "apgd-t", "fab-t", "square", "ensemble", "autoattack",
+    "deepfool", "cw",
 )  # fmt: skip
 NAMED = {"model": MODELS, "dataset": DATASETS}
 """Settings whose help names them all; the help of the others has the choices in its words."""

@@ -29,8 +29,11 @@ ATTACKS: Mapping[str, tuple[str, Line]] = {
     "vote": ("#aa4499", (0, (1, 1))),
     "apgd-ce": ("#88ccee", "-"),
     "apgd-dlr": ("#44aa99", "--"),
+    "apgd-t": ("#44aa99", "-."),
+    "fab-t": ("#cc6677", "--"),
     "square": ("#ddaa33", "-."),
     "ensemble": ("#661100", "-"),
+    "autoattack": ("#aa0000", "-"),
 }
 """Colours and lines of attacks; no network has these colours."""
 TRANSFER = ("#777777", (0, (4, 1, 1, 1)))

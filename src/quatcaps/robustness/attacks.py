@@ -9,8 +9,9 @@ import torch
 from torch import Tensor
 
 from quatcaps.errors import QuatcapsError, at_least_one, unknown_name
-from quatcaps.robustness.adaptive import apgd
-from quatcaps.robustness.balls import Radius
+from quatcaps.robustness.adaptive import apgd, targeted_apgd
+from quatcaps.robustness.balls import Ball, Radius
+from quatcaps.robustness.boundary import targeted_fab
 from quatcaps.robustness.chance import Chance, Randomness
 from quatcaps.robustness.gradient import bim, fgsm, pgd, projected_ascent
 from quatcaps.robustness.minimal import carlini_wagner, deepfool
@@ -18,8 +19,8 @@ from quatcaps.robustness.objectives import dlr, misclassified
 from quatcaps.robustness.squares import square
 from quatcaps.robustness.victims import Victim
 
-FEWEST_CLASSES = 3
-"""That the DLR loss needs."""
+FEWEST_CLASSES = {"apgd-dlr": 3, "apgd-t": 4}
+"""That the DLR losses need."""
 
 
 @dataclass(frozen=True)
@@ -39,25 +40,28 @@ Within = Callable[[Victim, Tensor, Tensor, Radius, Effort, Randomness], Tensor]
 Nearest = Callable[[Victim, Tensor, Tensor, Effort], Tensor]
 
 
-def ensemble(
-    victim: Victim, images: Tensor, labels: Tensor, epsilon: Radius, effort: Effort, generator: Randomness
-) -> Tensor:
-    """Auto-PGD on cross-entropy, Auto-PGD on the DLR loss, the Square attack: each on the images that withstood those
-    before it. In the spirit of AutoAttack (Croce and Hein 2020), without its targeted attacks and FAB."""
-    members = [WITHIN["apgd-ce"], *([WITHIN["apgd-dlr"]] if enough_classes(victim) else []), WITHIN["square"]]
-    chance = Chance.of(generator, len(images))
-    found, left = images.clone(), torch.arange(len(images), device=images.device)
-    for member in members:
-        radius = epsilon[left] if isinstance(epsilon, Tensor) and len(epsilon) == len(images) else epsilon
-        found[left] = member(victim, images[left], labels[left], radius, effort, chance.at(left))
-        left = left[~misclassified(victim(found[left]), labels[left])]
-        if not len(left):
-            break
-    return found
+def in_turn(*names: str) -> Within:
+    """Several attacks, each on the images that withstood those before it; those that need more classes are left out."""
+
+    def attack(
+        victim: Victim, images: Tensor, labels: Tensor, epsilon: Radius, effort: Effort, generator: Randomness
+    ) -> Tensor:
+        chance, radius = Chance.of(generator, len(images)), Ball.around(images, epsilon).radius
+        found, left = images.clone(), torch.arange(len(images), device=images.device)
+        for name in names:
+            if not enough_classes(name, victim):
+                continue
+            found[left] = WITHIN[name](victim, images[left], labels[left], radius[left], effort, chance.at(left))
+            left = left[~misclassified(victim(found[left]), labels[left])]
+            if not len(left):
+                break
+        return found
+
+    return attack
 
 
-def enough_classes(victim: Victim) -> bool:
-    return len(victim.trained.classes) >= FEWEST_CLASSES
+def enough_classes(name: str, victim: Victim) -> bool:
+    return len(victim.trained.classes) >= FEWEST_CLASSES.get(name, 2)
 
 
 WITHIN: Mapping[str, Within] = {
@@ -77,12 +81,20 @@ WITHIN: Mapping[str, Within] = {
     "apgd-dlr": lambda victim, images, labels, epsilon, effort, generator: apgd(
         victim, images, labels, epsilon, effort.steps, effort.restarts, generator, dlr
     ),
+    "apgd-t": lambda victim, images, labels, epsilon, effort, generator: targeted_apgd(
+        victim, images, labels, epsilon, effort.steps, effort.restarts, generator
+    ),
+    "fab-t": lambda victim, images, labels, epsilon, effort, generator: targeted_fab(
+        victim, images, labels, epsilon, effort.steps
+    ),
     "square": lambda victim, images, labels, epsilon, effort, generator: square(
         victim, images, labels, epsilon, effort.queries, generator
     ),
-    "ensemble": ensemble,
+    "ensemble": in_turn("apgd-ce", "apgd-dlr", "square"),
+    "autoattack": in_turn("apgd-ce", "apgd-t", "fab-t", "square"),
 }
-"""Attacks within ε of the image, in the maximum norm, by name."""
+"""Attacks within ε of the image, in the maximum norm, by name. `autoattack` is the standard one of Croce and Hein 2020
+with 100 steps, one start and 5,000 queries; `ensemble` is cheaper."""
 NEAREST: Mapping[str, Nearest] = {
     "deepfool": lambda victim, images, labels, effort: deepfool(victim, images, labels),
     "cw": lambda victim, images, labels, effort: carlini_wagner(victim, images, labels, 5 * effort.steps),
@@ -103,8 +115,9 @@ def check_attacks(names: Sequence[str], victims: Sequence[Victim]) -> None:
             raise unknown_name("attack", name, ATTACKS)
     if "vote" in names and not any(victim.has_votes for victim in victims):
         victims[0].votes()  # raises, and says why
-    if "apgd-dlr" in names and not enough_classes(victims[0]):
-        raise QuatcapsError(
-            f"apgd-dlr with {len(victims[0].trained.classes)} classes: the DLR loss needs at least {FEWEST_CLASSES}; "
-            "give apgd-ce"
-        )
+    for name in names:
+        if not enough_classes(name, victims[0]):
+            raise QuatcapsError(
+                f"{name} with {len(victims[0].trained.classes)} classes: its DLR loss needs at least "
+                f"{FEWEST_CLASSES[name]}; give apgd-ce or fab-t"
+            )
