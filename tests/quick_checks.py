@@ -2,8 +2,8 @@
 
 jaxtyping binds every call to the function's signature, for messages and for shapes that name arguments, and checks the
 arguments twice: before the call, and again with what it returns. Here they are checked once, when the call begins, and
-what it returns when it ends, both against the same sizes. A function's checks are made when it is first called; a test
-makes those of all functions.
+what it returns when it ends, both against the same sizes. A function's checks are made when it is first called, but for
+a call that PyTorch traces, which cannot make them; a test makes those of all functions.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from types import FunctionType
 from typing import Any, get_type_hints
 
 import jaxtyping
+import torch
 from beartype.roar import BeartypeCallHintViolation
 from jaxtyping import TypeCheckError
 from jaxtyping._config import config
@@ -93,7 +94,7 @@ def quickly(function: Any = None, *, typechecker: Callable[[Any], Any]) -> Any:
     @functools.wraps(function)
     def call(*arguments: Any, **named: Any) -> Any:
         __tracebackhide__ = True
-        if config.jaxtyping_disable:
+        if config.jaxtyping_disable or (check is None and torch.compiler.is_compiling()):
             return function(*arguments, **named)
         try:
             return (check or prepare())(*arguments, **named)

@@ -80,6 +80,19 @@ def test_generators_are_left_to_jaxtyping() -> None:
         numbers("3")
 
 
+def test_a_first_call_is_traced_whole() -> None:
+    """Checks cannot be made while PyTorch traces; later calls have them."""
+
+    @checked
+    def doubled(values: Float[Tensor, " a"]) -> Float[Tensor, " a"]:
+        return 2 * values
+
+    compiled = torch.compile(doubled, fullgraph=True, backend="eager")
+    assert compiled(torch.ones(3)).tolist() == [2.0] * 3
+    with pytest.raises(TypeCheckError):
+        doubled(torch.ones(3, 3))
+
+
 def test_every_function_has_checks() -> None:
     """They are made on a function's first call; an annotation that none can be made of is found here."""
     for module in pkgutil.walk_packages(quatcaps.__path__, "quatcaps."):
