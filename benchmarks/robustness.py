@@ -31,8 +31,9 @@ EPSILONS = {
     "svhn": "0.004,0.008,0.016,0.031,0.047,0.1",
 }
 """With those of published protocols: 0.031 on CIFAR-10, 0.047 on SVHN."""
-ATTACKS = "fgsm,bim,pgd,vote,ensemble,deepfool,cw"
-EFFORT = ("--steps", "50", "--restarts", "2", "--queries", "2000")
+ATTACKS = "fgsm,bim,pgd,vote,autoattack,deepfool,cw"
+EFFORT = ("--steps", "100", "--queries", "5000")
+"""With which AutoAttack is the standard one."""
 SYSTEMS = {
     "qcn-rotor": (best, {"model": "qcn-rotor-deep", "model_settings": {}}),
     "resnet": (control, {"model": "resnet-20", "model_settings": {"widths": (12, 24, 48)}}),
