@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import argparse
 import copy
+import math
 import statistics
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -60,6 +61,8 @@ AVERAGE, NEW_AVERAGE = "averaged weights", "averaged weights, new statistics"
 WAYS = (RUNNING, NEW, AVERAGE, NEW_AVERAGE)
 COLOURS = dict(zip(WAYS, (BLUE, VERMILLION, GREEN, ORANGE), strict=True))
 FORMAT = 1
+TICKS, LEAST_SHOWN = (1, 2, 3, 4, 5, 7, 10, 15, 20, 30, 50), 0.1
+"""In %."""
 
 
 @dataclass(frozen=True)
@@ -78,7 +81,7 @@ class Followed:
 
     @property
     def name(self) -> str:
-        return f"{self.key}, {self.config.model}, {self.config.epochs} epochs, seed {self.config.seed}"
+        return f"{self.key}, {self.config.model}, {self.config.epochs} epochs"
 
     def to_json(self) -> dict[str, Any]:
         return {"format": FORMAT, **vars(self), "config": self.config.to_json()}
@@ -167,15 +170,23 @@ def error_of(network: Network, images: ImageSet, config: TrainingConfig, device:
 
 
 def table_of(runs: Sequence[Followed]) -> Table:
-    """Of every run and way: the mean over its late epochs, by how much they vary, their lowest and their last."""
+    """Of every run, all seeds together, and every way: the mean over late epochs, how much they vary within a run, and
+    the lowest, the highest and the last of a run, as means over runs."""
     lines = []
-    for run in runs:
-        for way, errors in run.errors.items():
-            spread = statistics.stdev(errors) if len(errors) > 1 else 0.0
-            numbers = (statistics.fmean(errors), spread, min(errors), max(errors), errors[-1])
-            epochs = f"{run.epochs[0]}–{run.epochs[-1]}"
-            lines.append((run.name, epochs, way, *(f"{number:.2f}" for number in numbers)))
-    names = ("run", "epochs", "measured with", "mean (%)", "deviation", "lowest", "highest", "last")
+    for name in dict.fromkeys(run.name for run in runs):
+        same = [run for run in runs if run.name == name]
+        epochs = f"{same[0].epochs[0]}–{same[0].epochs[-1]}"
+        for way in same[0].errors:
+            found = [run.errors[way] for run in same]
+            within = math.sqrt(statistics.fmean(statistics.variance(each) for each in found if len(each) > 1))
+            ends = (map(min, found), map(max, found), (each[-1] for each in found))
+            numbers = (
+                statistics.fmean(error for each in found for error in each),
+                within,
+                *map(statistics.fmean, ends),
+            )
+            lines.append((name, str(len(same)), epochs, way, *(f"{number:.2f}" for number in numbers)))
+    names = ("run", "seeds", "epochs", "measured with", "mean (%)", "deviation", "lowest", "highest", "last")
     return Table("Test errors of late epochs", names, tuple(lines))
 
 
@@ -184,27 +195,26 @@ def draw(runs: Sequence[Followed], path: Path) -> None:
     across = min(2, len(runs))
     down = -(-len(runs) // across)
     figure = new_figure(WIDTH, 1.0 + 3.2 * down)
-    panels = figure.subplots(down, across, squeeze=False).flatten()
+    panels = figure.subplots(down, across, sharey=True, squeeze=False).flatten()
     for axes in panels[len(runs) :]:
         axes.remove()
-    for axes, run in zip(panels, runs, strict=False):
-        dress(axes, literal(run.name), "epoch", "test error (%)")
+    for number, (axes, run) in enumerate(zip(panels, runs, strict=False)):
+        dress(
+            axes, literal(f"{run.name}, seed {run.config.seed}"), "epoch", "" if number % across else "test error (%)"
+        )
         axes.title.set_fontsize(SMALL)
         axes.grid(axis="y", color=RULE, linewidth=0.8)
         for way, errors in run.errors.items():
             axes.plot(run.epochs, errors, color=COLOURS[way], marker="o", markersize=3, linewidth=1.2, label=way)
         axes.set_yscale("log")
-        axes.yaxis.set_major_formatter(ScalarFormatter())
-        axes.yaxis.set_minor_formatter(ScalarFormatter() if spans_little(run) else NullFormatter())
+    panels[0].set_yticks(TICKS)
+    panels[0].yaxis.set_major_formatter(ScalarFormatter())
+    panels[0].yaxis.set_minor_formatter(NullFormatter())
+    every = [error for run in runs for errors in run.errors.values() for error in errors]
+    panels[0].set_ylim(0.9 * max(min(every), LEAST_SHOWN), 1.1 * max(every))
     handles, labels = panels[0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside upper left", ncols=4, frameon=False, fontsize=TEXT)
     save(figure, path)
-
-
-def spans_little(run: Followed) -> bool:
-    """Whether an axis of these errors has next to no whole power of ten."""
-    every = [error for errors in run.errors.values() for error in errors]
-    return max(every) < 10 * min(every)
 
 
 def recorded(folder: Path) -> list[Followed]:

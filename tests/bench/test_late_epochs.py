@@ -84,7 +84,7 @@ def test_records_are_read_as_they_were_written(
     (read,) = late_epochs.recorded(tmp_path)
     assert read == followed
     lines = table_of([read]).rows
-    assert [cells[2] for cells in lines] == list(late_epochs.WAYS)
+    assert [cells[3] for cells in lines] == list(late_epochs.WAYS)
     last = [float(cells[-1]) for cells in lines]
     assert last == pytest.approx([errors[-1] for errors in followed.errors.values()], abs=0.01)
     saved = pictures.recorded(monkeypatch, late_epochs)
@@ -100,6 +100,14 @@ def test_records_are_read_as_they_were_written(
     path.write_text("{}", encoding="utf-8")
     with pytest.raises(QuatcapsError, match="in format 1: move it out of this folder"):
         late_epochs.recorded(tmp_path)
+
+
+def test_the_documents_have_the_table() -> None:
+    text = (Path(__file__).parents[2] / "docs/reproduction.md").read_text(encoding="utf-8")
+    rows = table_of(late_epochs.recorded(late_epochs.RESULTS)).rows
+    assert rows
+    for cells in rows:
+        assert "| " + " | ".join(cells) + " |\n" in text
 
 
 def test_a_record_is_named_by_what_was_changed(tmp_path: Path) -> None:
