@@ -35,7 +35,7 @@ from quatcaps.console import say, standard_output
 from quatcaps.data.batches import TrainingBatches
 from quatcaps.data.imageset import ImageSet
 from quatcaps.data.splits import Experiment
-from quatcaps.errors import QuatcapsError
+from quatcaps.errors import QuatcapsError, at_least_one
 from quatcaps.files import read_json, write_json
 from quatcaps.layers import use_backend
 from quatcaps.models import Network, build, parameter_count
@@ -178,13 +178,11 @@ def table_of(runs: Sequence[Followed]) -> Table:
         epochs = f"{same[0].epochs[0]}–{same[0].epochs[-1]}"
         for way in same[0].errors:
             found = [run.errors[way] for run in same]
-            within = math.sqrt(statistics.fmean(statistics.variance(each) for each in found if len(each) > 1))
+            mean = statistics.fmean(error for each in found for error in each)
+            squares = [statistics.variance(each) for each in found if len(each) > 1]
+            within = math.sqrt(statistics.fmean(squares)) if squares else 0.0
             ends = (map(min, found), map(max, found), (each[-1] for each in found))
-            numbers = (
-                statistics.fmean(error for each in found for error in each),
-                within,
-                *map(statistics.fmean, ends),
-            )
+            numbers = (mean, within, *map(statistics.fmean, ends))
             lines.append((name, str(len(same)), epochs, way, *(f"{number:.2f}" for number in numbers)))
     names = ("run", "seeds", "epochs", "measured with", "mean (%)", "deviation", "lowest", "highest", "last")
     return Table("Test errors of late epochs", names, tuple(lines))
@@ -258,6 +256,10 @@ def main(options: argparse.Namespace, console: Console) -> None:
     if not options.tables:
         if options.row is None:
             raise QuatcapsError("no row was given: such as smallnorb/qcn/paper, or --tables for what is recorded")
+        at_least_one("last", options.last)
+        for change in options.set:
+            if "=" not in change:
+                raise QuatcapsError(f"--set {change}: give NAME=VALUE, such as epochs=20")
         changes = dict(change.split("=", 1) for change in options.set)
         config = configured(options.row, options.seed, {**changes, "evaluate_images": options.images})
         path = path_of(options.output, options.row, config)
