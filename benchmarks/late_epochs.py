@@ -233,9 +233,16 @@ UNCOUNTED = ("device", "evaluate_every", "evaluate_images")
 def configured(key: str, seed: int, changes: Mapping[str, Any]) -> TrainingConfig:
     if key not in ROWS:
         raise QuatcapsError(f"no row {key!r}: quatcaps reproduce table2 systems --list shows the keys")
-    config = ROWS[key].config(seed)
+    row = ROWS[key]
+    config = row.config(seed)
     own: dict[str, Any] = {"model_settings": {}} if changes.get("model", config.model) != config.model else {}
-    return config.changed({**own, **changes})
+    config = config.changed({**own, **changes})
+    if row.pretrained or config.pose_weight or config.class_weights != "none" or config.protocol == "pooled":
+        raise QuatcapsError(
+            f"{key} cannot be followed: it begins with other weights, has a pose objective or class weights, or pools "
+            "toys"
+        )
+    return config
 
 
 def parsed() -> argparse.Namespace:

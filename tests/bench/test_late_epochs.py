@@ -117,3 +117,17 @@ def test_a_record_is_named_by_what_was_changed(tmp_path: Path) -> None:
     assert path_of(tmp_path, row, changed).name == "smallnorb-qcn-paper,model=qcn-coarse,epochs=20,seed-0.json"
     with pytest.raises(QuatcapsError, match="no row 'smallnorb/qcn': quatcaps reproduce table2 systems --list"):
         configured("smallnorb/qcn", 0, {})
+
+
+@pytest.mark.parametrize(
+    ("row", "changes"),
+    [
+        ("poses-toys/resnet/poses", {}),
+        ("evidence-azimuth-strict/qcn-rotor-pretrained", {}),
+        ("azimuth-pooled/qcn/paper", {}),
+        ("smallnorb/qcn/paper", {"class_weights": "balanced"}),
+    ],
+)
+def test_rows_that_it_would_train_otherwise_are_refused(row: str, changes: dict[str, str]) -> None:
+    with pytest.raises(QuatcapsError, match="cannot be followed: it begins with other weights, has a pose objective"):
+        configured(row, 0, changes)

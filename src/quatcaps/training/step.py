@@ -18,6 +18,7 @@ from torch import Tensor, nn
 
 from quatcaps.accelerator import current, in_precision, rounding, unavailable
 from quatcaps.compiling import compile_ahead
+from quatcaps.data.batches import Batch
 from quatcaps.data.imageset import ImageSet
 from quatcaps.data.mixing import Mixed
 from quatcaps.data.viewpoints import Views
@@ -83,18 +84,11 @@ class TrainingStep:
         """Trains on one batch; `step` counts from 0 over the whole run. `views` are for the pose objective; `mixed`
         says what the images were mixed with, if they were."""
         with current(self.device):
-            self.take(images, labels, rate, step, views, mixed)
+            self.take(Batch(images, labels, views, mixed), rate, step)
 
-    def take(
-        self,
-        images: Tensor,
-        labels: Tensor,
-        rate: float,
-        step: int,
-        views: Views | None = None,
-        mixed: Mixed | None = None,
-    ) -> None:
+    def take(self, batch: Batch, rate: float, step: int) -> None:
         """`__call__`, where the device is the current one."""
+        images, labels, views, mixed = batch
         self.set_rate(rate)
         self.margin.fill_(margin(step, self.config.margin_scale))
         if self.average is not None:
