@@ -2,10 +2,11 @@
 
     python benchmarks/robustness.py [--dataset cifar10] [--images 1000] [--device cuda] [--side-by-side] [--list]
 
-Trains what is missing under --work, with the images and epochs of `best` (minutes each on a GPU; a run that was stopped
-goes on), then calls `quatcaps attack`, on MNIST with --affine too, and leaves attack.json, attack.png, affine.json and
-affine.png in --output/DATASET. QCN is the published weights. --side-by-side trains all networks at once, then attacks
-those of all datasets at once, which a GPU shares well under NVIDIA's MPS. --list prints what would be done.
+Trains what is missing under --work, as `quatcaps reproduce evidence` trains it (minutes each on a GPU; a run that was
+stopped goes on), then calls `quatcaps attack` for each network, on MNIST with --affine too, and leaves attack.json,
+attack.png, affine.json and affine.png in --output/DATASET. QCN is the published weights. What was attacked already is
+not attacked again. --side-by-side trains all networks at once, then attacks all at once, which a GPU shares well under
+NVIDIA's MPS. --list prints what would be done.
 """
 
 from __future__ import annotations
@@ -15,14 +16,17 @@ import os
 import shlex
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import quatcaps
 from quatcaps.cli import main
-from quatcaps.paper.recipes import best
-from quatcaps.paper.row import whole
-from quatcaps.paper.rows import control
+from quatcaps.console import standard_output
+from quatcaps.files import read_json, write_json
+from quatcaps.paper.rows import ROWS
+from quatcaps.report.robustness import affine_figure, affine_table, attack_figure, attack_tables
+from quatcaps.robustness import Affine, Attacked
 from quatcaps.training.config import TrainingConfig
 
 EPSILONS = {
@@ -32,49 +36,92 @@ EPSILONS = {
 }
 """With those of published protocols: 0.031 on CIFAR-10, 0.047 on SVHN."""
 ATTACKS = "fgsm,bim,pgd,vote,autoattack,deepfool,cw"
+PLAIN_ATTACKS = ATTACKS.replace("vote,", "")
 EFFORT = ("--steps", "100", "--queries", "5000")
 """With which AutoAttack is the standard one."""
-SYSTEMS = {
-    "qcn-rotor": (best, {"model": "qcn-rotor-deep", "model_settings": {}}),
-    "resnet": (control, {"model": "resnet-20", "model_settings": {"widths": (12, 24, 48)}}),
-    "cnn": (control, {"model": "cnn", "model_settings": {}}),
-}
-"""Beside the published weights of QCN: the recipe, and what is changed of it."""
+PUBLISHED = "qcn"
+"""Of which there are weights."""
+TRAINED = ("qcn-rotor", "resnet-153k", "cnn")
+"""Beside them: systems of `quatcaps reproduce evidence`."""
+SYSTEMS = (PUBLISHED, *TRAINED)
+SOURCE = "resnet-153k"
+"""Its adversarial images are shown to the others too."""
+FILES = ("attack.json", "affine.json")
 
 
 def configuration(system: str, dataset: str, seed: int) -> TrainingConfig:
-    recipe, changes = SYSTEMS[system]
-    return whole(recipe(dataset).changed({**changes, "seed": seed, "evaluate_every": 0}))
+    return ROWS[f"evidence-{dataset}/{system}"].config(seed)
 
 
-def commands(dataset: str, options: argparse.Namespace) -> Iterator[list[str]]:
-    """The calls of `quatcaps attack` for one dataset."""
-    beside = [word for system in SYSTEMS for word in ("--beside", str(options.work / f"{dataset}-{system}"))]
-    shared = ["attack", "--weights", f"qcn-{dataset}", *beside, "--output", str(options.output / dataset)]
-    shared += ["--device", options.device, *(["--data-dir", options.data_dir] if options.data_dir else [])]
-    source = ["--from", str(options.work / f"{dataset}-resnet")]
-    effort = ["--attacks", ATTACKS, "--epsilon", EPSILONS[dataset], "--images", str(options.images), *EFFORT]
-    yield [*shared, *source, *effort]
+def commands(dataset: str, system: str, options: argparse.Namespace) -> Iterator[list[str]]:
+    """The calls of `quatcaps attack` for one network."""
+    network = ["--weights", f"qcn-{dataset}"] if system == PUBLISHED else [str(folder(system, dataset, options))]
+    given = ["--output", str(attacked(system, dataset, options)), "--device", options.device]
+    given += ["--data-dir", options.data_dir] if options.data_dir else []
+    source = [] if system == SOURCE else ["--from", str(folder(SOURCE, dataset, options))]
+    attacks = PLAIN_ATTACKS if system in (SOURCE, "cnn") else ATTACKS
+    effort = ["--attacks", attacks, "--epsilon", EPSILONS[dataset], "--images", str(options.images), *EFFORT]
+    yield ["attack", *network, *given, *source, *effort]
     if dataset == "mnist":
-        yield [*shared, "--affine"]
+        yield ["attack", *network, *given, "--affine"]
+
+
+def folder(system: str, dataset: str, options: argparse.Namespace) -> Path:
+    """Of a run."""
+    return Path(options.work, dataset, f"seed-{options.seed}", system)
+
+
+def attacked(system: str, dataset: str, options: argparse.Namespace) -> Path:
+    """Where what attacks made of one network stands until that of all is put together."""
+    return Path(options.work, dataset, f"seed-{options.seed}", f"attacked-{options.images}-images", system)
 
 
 def train(system: str, dataset: str, options: argparse.Namespace) -> None:
     """Trains a network, goes on with it, or leaves it as it is."""
-    folder = options.work / f"{dataset}-{system}"
+    place = folder(system, dataset, options)
     config = configuration(system, dataset, options.seed).changed({"device": options.device})
-    begun = (folder / "run.json").exists()
-    quatcaps.train(config.model, dataset, config, output=folder, resume=begun, data_dir=options.data_dir)
+    begun = (place / "run.json").exists()
+    quatcaps.train(config.model, dataset, config, output=place, resume=begun, data_dir=options.data_dir)
 
 
-def attack(dataset: str, options: argparse.Namespace) -> None:
-    for words in commands(dataset, options):
+def attack(system: str, dataset: str, options: argparse.Namespace) -> None:
+    for words, file in zip(commands(dataset, system, options), FILES, strict=False):
+        if (attacked(system, dataset, options) / file).exists():
+            continue
         sys.argv[1:] = words
         try:
             main()
         except SystemExit as stop:
             if stop.code:
                 raise
+
+
+def put_together(dataset: str, options: argparse.Namespace) -> None:
+    """The networks of one dataset in one file, one picture and one table each."""
+    console, output = standard_output(), Path(options.output, dataset)
+    for file in FILES if dataset == "mnist" else FILES[:1]:
+        parts = [read_json(attacked(system, dataset, options) / file, "what attacks found") for system in SYSTEMS]
+        networks = [by_name(network) for part in parts for network in part["networks"]]
+        elsewhere = {"from": SOURCE} if file == "attack.json" else {}
+        write_json(output / file, {**parts[0], **elsewhere, "networks": networks})
+        if file == "attack.json":
+            found = [Attacked.from_json(network) for network in networks]
+            attack_figure(found, output / "attack.png")
+            tables = attack_tables(found)
+        else:
+            changed = [Affine.from_json(network) for network in networks]
+            affine_figure(changed, output / "affine.png")
+            tables = [affine_table(changed)]
+        for table in tables:
+            console.print(table.rich(console.width))
+
+
+def by_name(network: Mapping[str, Any]) -> dict[str, Any]:
+    """What was found of a network, with runs by the names of their folders."""
+    named = {**network, "name": Path(network["name"]).name}
+    if transfer := network.get("transfer"):
+        named["transfer"] = {Path(name).name: curve for name, curve in transfer.items()}
+    return named
 
 
 def side_by_side(parts: Sequence[Sequence[str]], options: argparse.Namespace) -> None:
@@ -100,30 +147,37 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--work", type=Path, default=Path("runs/robustness"))
     parser.add_argument("--output", type=Path, default=Path("results/attacked"))
     parser.add_argument("--side-by-side", action="store_true")
-    parser.add_argument("--train", choices=list(SYSTEMS), help="this network alone, and attack nothing")
+    parser.add_argument("--train", choices=TRAINED, help="this network alone, and attack nothing")
+    parser.add_argument("--attack", choices=SYSTEMS, help="this network alone, and train nothing")
     parser.add_argument("--list", action="store_true")
     return parser.parse_args()
 
 
 def carry_out(options: argparse.Namespace) -> None:
     datasets = options.dataset or list(EPSILONS)
-    wanted = [options.train] if options.train else list(SYSTEMS)
+    training = () if options.attack else (options.train,) if options.train else TRAINED
+    attacking = () if options.train else (options.attack,) if options.attack else SYSTEMS
     if options.list:
         for dataset in datasets:
-            for system in wanted:
-                print(f"train {system} on {dataset}, into {options.work / f'{dataset}-{system}'}")
-            for words in [] if options.train else commands(dataset, options):
-                print(shlex.join(["quatcaps", *words]))
-    elif options.side_by_side:
-        side_by_side([("--dataset", each, "--train", system) for each in datasets for system in wanted], options)
-        if not options.train:
-            side_by_side([("--dataset", each) for each in datasets], options)
+            for system in training:
+                print(f"train {system} on {dataset}, into {folder(system, dataset, options)}")
+            for system in attacking:
+                for words in commands(dataset, system, options):
+                    print(shlex.join(["quatcaps", *words]))
+        return
+    if options.side_by_side:
+        both = (("--train", training), ("--attack", attacking))
+        for flag, systems in both:
+            side_by_side([("--dataset", each, flag, system) for each in datasets for system in systems], options)
     else:
         for dataset in datasets:
-            for system in wanted:
+            for system in training:
                 train(system, dataset, options)
-            if not options.train:
-                attack(dataset, options)
+            for system in attacking:
+                attack(system, dataset, options)
+    if attacking == SYSTEMS:
+        for dataset in datasets:
+            put_together(dataset, options)
 
 
 if __name__ == "__main__":

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import json
 import runpy
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from typer.main import get_command
@@ -15,25 +17,35 @@ from quatcaps import cli, weights
 from quatcaps.robustness.attacks import ATTACKS
 
 SCRIPT = Path(__file__).parents[2] / "benchmarks" / "robustness.py"
+ATTACKED = Path(__file__).parents[2] / "results" / "attacked"
+
+
+def options(folder: Path) -> argparse.Namespace:
+    return argparse.Namespace(work=folder, output=folder / "out", device="cpu", data_dir=None, images=7, seed=0)
 
 
 def test_its_commands_are_commands() -> None:
-    script = runpy.run_path(str(SCRIPT))
-    options = argparse.Namespace(work=Path("runs"), output=Path("out"), device="cpu", data_dir=None, images=7)
-    calls = [words for dataset in script["EPSILONS"] for words in script["commands"](dataset, options)]
-    assert [words[2] for words in calls] == ["qcn-mnist", "qcn-mnist", "qcn-cifar10", "qcn-svhn"]
-    assert set(script["ATTACKS"].split(",")) <= set(ATTACKS)
-    group = get_command(cli.app)
-    for name, *rest in calls:
-        parsed = group.commands[name].make_context(name, list(rest)).params  # type: ignore[attr-defined]
-        assert len(parsed["beside"]) == len(script["SYSTEMS"])
-        assert parsed["weights"] in weights.names()
+    script, group = runpy.run_path(str(SCRIPT)), get_command(cli.app)
+    for dataset in script["EPSILONS"]:
+        for system in script["SYSTEMS"]:
+            calls = list(script["commands"](dataset, system, options(Path("runs"))))
+            assert len(calls) == (2 if dataset == "mnist" else 1)
+            for name, *rest in calls:
+                parsed = group.commands[name].make_context(name, list(rest)).params  # type: ignore[attr-defined]
+                capsules = system.startswith("qcn")
+                assert (parsed["weights"] in weights.names()) == (system == "qcn")
+                assert (parsed["run"] is None) == (system == "qcn")
+                if not parsed["affine"]:
+                    attacks = parsed["attacks"].split(",")
+                    assert set(attacks) <= set(ATTACKS)
+                    assert ("vote" in attacks) == capsules
+                    assert (parsed["source"] is None) == (system == "resnet-153k")
 
 
 def test_networks_have_the_images_of_best() -> None:
     script = runpy.run_path(str(SCRIPT))
     for dataset in script["EPSILONS"]:
-        configs = [script["configuration"](system, dataset, 3) for system in script["SYSTEMS"]]
+        configs = [script["configuration"](system, dataset, 3) for system in script["TRAINED"]]
         card = weights.card(f"qcn-{dataset}")
         for config in configs:
             assert config.seed == 3
@@ -43,7 +55,7 @@ def test_networks_have_the_images_of_best() -> None:
 
 @pytest.mark.parametrize("status", [0, 1])
 def test_side_by_side_all_are_trained_before_any_is_attacked(monkeypatch: pytest.MonkeyPatch, status: int) -> None:
-    script, begun = runpy.run_path(str(SCRIPT)), []
+    script, begun, together = runpy.run_path(str(SCRIPT)), [], []
 
     class Process:
         def __init__(self, command: list[str], env: dict[str, str]) -> None:
@@ -55,15 +67,43 @@ def test_side_by_side_all_are_trained_before_any_is_attacked(monkeypatch: pytest
             return status
 
     monkeypatch.setattr(subprocess, "Popen", Process)
+    monkeypatch.setitem(script["carry_out"].__globals__, "put_together", lambda dataset, _: together.append(dataset))
     monkeypatch.setattr(sys, "argv", [str(SCRIPT), "--images", "7", "--data-dir", "there", "--side-by-side"])
-    options = script["parsed"]()
+    given = script["parsed"]()
     if status:
         with pytest.raises(SystemExit, match=r"--dataset mnist --train cnn; .* the same command goes on"):
-            script["carry_out"](options)
+            script["carry_out"](given)
     else:
-        script["carry_out"](options)
-    datasets, systems = list(script["EPSILONS"]), list(script["SYSTEMS"])
-    training = [([dataset], system) for dataset in datasets for system in systems]
-    attacking = [([dataset], None) for dataset in datasets]
-    assert [(each.dataset, each.train) for each in begun] == (training if status else [*training, *attacking])
+        script["carry_out"](given)
+    datasets = list(script["EPSILONS"])
+    training = [([dataset], system, None) for dataset in datasets for system in script["TRAINED"]]
+    attacking = [([dataset], None, system) for dataset in datasets for system in script["SYSTEMS"]]
+    wanted = training if status else [*training, *attacking]
+    assert [(each.dataset, each.train, each.attack) for each in begun] == wanted
+    assert together == ([] if status else datasets)
     assert all((each.images, each.data_dir, each.side_by_side) == (7, "there", False) for each in begun)
+
+
+def test_what_attacks_found_is_put_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And what was attacked already is not attacked again."""
+    script, given = runpy.run_path(str(SCRIPT)), options(tmp_path)
+    found: dict[str, dict[str, Any]] = {
+        "attack.json": json.loads((ATTACKED / "qcn-toys/attack.json").read_text(encoding="utf-8")),
+        "affine.json": json.loads((ATTACKED / "qcn-mnist-28/affine.json").read_text(encoding="utf-8")),
+    }
+    for system in script["SYSTEMS"]:
+        for file, value in found.items():
+            value["networks"][0]["name"] = f"runs/mnist/{system}"
+            path = script["attacked"](system, "mnist", given) / file
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(json.dumps(value), encoding="utf-8")
+    monkeypatch.setitem(script["attack"].__globals__, "main", lambda: pytest.fail("attacked again"))
+    script["attack"]("cnn", "mnist", given)
+    script["put_together"]("mnist", given)
+    for file, value in found.items():
+        written = json.loads((tmp_path / "out/mnist" / file).read_text(encoding="utf-8"))
+        assert [network.pop("name") for network in written["networks"]] == list(script["SYSTEMS"])
+        value["networks"][0].pop("name")
+        assert written["networks"] == value["networks"] * 4
+        assert all(written[name] == value[name] for name in value if name not in ("from", "networks"))
+        assert (tmp_path / "out/mnist" / file).with_suffix(".png").exists()

@@ -7,7 +7,7 @@ scaled by 0.8 to 1.2 in both directions independently, and put anywhere in a fra
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -75,6 +75,12 @@ class Affine:
             for name, rate in self.errors.items()
         }
         return {**vars(self), "errors": rates}
+
+    @staticmethod
+    def from_json(value: Mapping[str, Any]) -> Affine:
+        """What `to_json` wrote."""
+        errors = {name: Rate(rate["errors"], rate["images"]) for name, rate in value["errors"].items()}
+        return Affine(**{**value, "errors": errors})
 
 
 class Shares(NamedTuple):

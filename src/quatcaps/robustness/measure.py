@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -77,6 +77,28 @@ class Attacked:
             "transfer": {name: curve(rates) for name, rates in self.transfer.items()},
             "masking": [vars(each) for each in self.signs],
         }
+
+    @staticmethod
+    def from_json(value: Mapping[str, Any]) -> Attacked:
+        """What `to_json` wrote."""
+
+        def rate(counted: Mapping[str, Any]) -> Rate:
+            return Rate(counted["errors"], counted["images"])
+
+        def rates(curves: Mapping[str, Any]) -> dict[str, tuple[Rate, ...]]:
+            return {name: tuple(map(rate, curve)) for name, curve in curves.items()}
+
+        curves = [*value["attacks"].values(), *value["transfer"].values()]
+        return Attacked(
+            **{name: value[name] for name in ("name", "model", "parameters", "images")},
+            clean=rate(value["clean"]),
+            epsilons=tuple(point["epsilon"] for point in curves[0]) if curves else (),
+            within=rates(value["attacks"]),
+            strongest=tuple(map(rate, value["strongest"])),
+            nearest={name: Distances(**each) for name, each in value["nearest"].items()},
+            transfer=rates(value["transfer"]),
+            signs=tuple(Sign(**each) for each in value["masking"]),
+        )
 
 
 def attack(
