@@ -55,6 +55,17 @@ def assert_alike(found: torch.Tensor, wanted: torch.Tensor) -> None:
 
 
 @pytest.mark.parametrize("model", NETWORKS)
+def test_scores_with_and_without_gradients_have_the_same_bits(model: str, noise_images: ImageSet) -> None:
+    here = Victim(trained(model))
+    there = Victim(replace(here.trained, network=here.trained.network.to(GPU)))
+    pixels = pixels_of(noise_images, [there], GPU)[:64]
+    with under_attack(there):
+        alone = there(pixels)
+        with torch.enable_grad():
+            assert torch.equal(there(pixels.requires_grad_()).detach(), alone)
+
+
+@pytest.mark.parametrize("model", NETWORKS)
 def test_as_many_are_broken_as_on_a_cpu(model: str, noise_images: ImageSet) -> None:
     chosen, some = trained(model), noise_images.select(torch.arange(24), "noise")
     with torch.no_grad():

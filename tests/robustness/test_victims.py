@@ -11,6 +11,9 @@ from torch import Tensor
 from quatcaps.data.imageset import ImageSet
 from quatcaps.data.preprocessing import for_evaluation
 from quatcaps.errors import QuatcapsError
+from quatcaps.layers import use_backend
+from quatcaps.layers.fused import trunk
+from quatcaps.layers.residual import ResidualTrunk
 from quatcaps.models import build
 from quatcaps.models.logits import Logits
 from quatcaps.models.network import Network
@@ -352,3 +355,37 @@ def test_autoattack_goes_on_with_what_withstood(noise_images: ImageSet, monkeypa
             victim(PIPELINES[2], Stepped(classes=3), classes), pixels, labels, radius, Effort(), chance
         )
         assert [name for name, _, _ in seen] == names
+
+
+@pytest.mark.parametrize("backend", ["native", "triton"])
+@pytest.mark.parametrize("model", ["qcn", "resnet-20"])
+def test_who_judges_computes_as_the_gradient_does(
+    model: str, backend: str, noise_images: ImageSet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Blocks run by kernels or in C where nobody wants gradients: next to a boundary, other rounding is another class."""
+    if backend == "triton":
+        pytest.importorskip("triton")
+    kernels: list[object] = []
+    run = trunk.run
+    monkeypatch.setattr(trunk, "run", lambda blocks, features: kernels.append(blocks) or run(blocks, features))
+    settings: dict[str, object] = TINY if model == "qcn" else {"widths": (4, 8, 16), "blocks": 1}
+    under = victim(network=use_backend(build(model, channels=2, classes=3, seed=0, **settings), backend))
+    pixels = noise_images.at(slice(0, 3)).float() / 255
+    trunks = [module for module in under.trained.network.modules() if isinstance(module, ResidualTrunk)]
+    convolutions = torch.backends.cudnn.conv  # type: ignore[attr-defined]
+    before = convolutions.fp32_precision
+    with under_attack(under):
+        assert convolutions.fp32_precision == "ieee"
+        alone = under(pixels)
+        with torch.enable_grad():
+            followed = under(pixels.requires_grad_())
+        assert followed.requires_grad
+        assert torch.equal(alone, followed)
+        assert not kernels
+    assert convolutions.fp32_precision == before
+    assert trunks
+    assert {each.backend for each in trunks} == {backend}
+    if backend == "triton":
+        with torch.no_grad():
+            under.trained.network(under.seen(pixels))
+        assert kernels, "in evaluation they run"

@@ -9,14 +9,16 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from quatcaps.accelerator import current
+from quatcaps.accelerator import current, rounding
 from quatcaps.data.preprocessing import SMALLEST_DEVIATION, centre_crop, standardised
 from quatcaps.errors import QuatcapsError
 from quatcaps.layers.capsules import without_autocast
 from quatcaps.layers.explanation import stopped_early
+from quatcaps.layers.residual import ResidualTrunk
 from quatcaps.models.capsule_network import CapsuleNetwork
 from quatcaps.pipelines import Pipeline
 from quatcaps.robustness.objectives import Loss, Objective, Values, cross_entropy
+from quatcaps.routing.backends import REFERENCE
 from quatcaps.training.trained import Trained
 
 LEAST_BATCH = 16
@@ -120,18 +122,29 @@ def agreement(network: CapsuleNetwork, images: Tensor) -> tuple[Tensor, Tensor]:
 
 @contextmanager
 def under_attack(*victims: Victim) -> Iterator[None]:
-    """In evaluation mode, and without gradients of weights; both are put back at the end."""
+    """In evaluation mode, without gradients of weights, and by one arithmetic; all of it is put back at the end.
+
+    Attacks end next to the boundary between two classes, and a gradient leads there. So who judges must compute as the
+    gradient does: residual blocks as modules, which otherwise run by kernels or in C where nobody wants gradients, and
+    convolutions without TF32, which rounds in the fourth digit.
+    """
     networks = [victim.trained.network for victim in victims]
     modes = [network.training for network in networks]
     learned = [weight for network in networks for weight in network.parameters() if weight.requires_grad]
+    trunks = [module for network in networks for module in network.modules() if isinstance(module, ResidualTrunk)]
+    backends = [trunk.backend for trunk in trunks]
     try:
         for network in networks:
             network.eval()
         for weight in learned:
             weight.requires_grad_(False)
-        with torch.no_grad():
+        for trunk in trunks:
+            trunk.backend = REFERENCE
+        with torch.no_grad(), rounding("ieee"):
             yield
     finally:
+        for trunk, backend in zip(trunks, backends, strict=True):
+            trunk.backend = backend
         for weight in learned:
             weight.requires_grad_(True)
         for network, mode in zip(networks, modes, strict=True):
