@@ -140,7 +140,7 @@ def test_no_more_seeds_are_trained_than_rows_want() -> None:
 
 
 def test_runs_of_table_2_with_the_same_settings_are_not_trained_again(tmp_path: Path) -> None:
-    row, other = ROWS["evidence-mnist/resnet-272k"], ROWS["mnist/resnet-20"]
+    row, other = ROWS["evidence-mnist/qcn/best"], ROWS["mnist/qcn/best"]
     assert all(each.twin in ROWS for each in EVIDENCE if each.twin)
     leave(tmp_path, made_up(other, 0, epochs=160))
     leave(tmp_path, made_up(other, 1, epochs=160, learning_rate=0.5))
@@ -273,6 +273,9 @@ def test_what_is_left_has_its_time(tmp_path: Path) -> None:
         "other networks); 1 of which no record tells the time"
     )
     assert str(Cost(1, untold=1)) == "1 run left; 1 of which no record tells the time"
+    keeping = ROWS["smallnorb/vb/published"].config(0)  # its validation images choose the epoch
+    assert keeping.keep_best
+    assert times.of_run(keeping) is None
     search = times.of_run(ROWS["rates-azimuth-strict/qcn/best/x1"].config(0))
     assert search is not None
     assert search.minutes == pytest.approx(48), "four toys of five"

@@ -362,7 +362,7 @@ def test_autoattack_goes_on_with_what_withstood(noise_images: ImageSet, monkeypa
 def test_who_judges_computes_as_the_gradient_does(
     model: str, backend: str, noise_images: ImageSet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Blocks run by kernels or in C where nobody wants gradients: next to a boundary, other rounding is another class."""
+    """Blocks run by kernels or in C where nobody wants gradients; next to a boundary that may be another class."""
     if backend == "triton":
         pytest.importorskip("triton")
     kernels: list[object] = []

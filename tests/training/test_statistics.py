@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import copy
+import json
+import shutil
+from pathlib import Path
 
 import pytest
 import torch
 from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
+from quatcaps.bench.machine import usual_name
 from quatcaps.data.imageset import ImageSet
 from quatcaps.data.splits import Experiment
 from quatcaps.layers.residual import ResidualTrunk
@@ -17,7 +21,7 @@ from quatcaps.paper.record import make_record
 from quatcaps.training.config import TrainingConfig
 from quatcaps.training.evaluate import errors_on
 from quatcaps.training.loop import Trainer
-from quatcaps.training.run import Run, create_run
+from quatcaps.training.run import Run, create_run, open_run, versions
 from quatcaps.training.statistics import is_normalised, measure_statistics, renormalised
 from quatcaps.training.trained import trained_run
 
@@ -100,6 +104,21 @@ def test_a_record_has_them_where_asked_for(run: Run, noise_images: ImageSet, mon
     assert found.renormalised == errors_on(renormalised(trained_run(run), noise_images, CPU), experiment.tests, CPU)
     monkeypatch.setattr("quatcaps.paper.record.is_normalised", lambda network: False)
     assert make_record("key", "recipe", run, experiment, "cpu", renormalised=True).renormalised == {}
+
+
+def test_a_record_names_the_machine_that_trained(run: Run, noise_images: ImageSet, tmp_path: Path) -> None:
+    """Not the one that measured in the end."""
+    experiment = Experiment(noise_images, {"test": noise_images})
+    here = make_record("key", "recipe", run, experiment, "cpu")
+    assert (here.machine, here.versions) == (usual_name(CPU), versions(CPU))
+    folder = tmp_path / "run"
+    shutil.copytree(run.folder, folder)
+    description = json.loads((folder / "run.json").read_text(encoding="utf-8"))
+    trained = {**description["versions"], "gpu": "Some GPU", "torch": "2.11.0+cu130"}
+    changed = {**description, "config": {**description["config"], "device": "cuda"}, "versions": trained}
+    (folder / "run.json").write_text(json.dumps(changed), encoding="utf-8")
+    moved = make_record("key", "recipe", open_run(folder), experiment, "cpu")
+    assert (moved.machine, moved.versions) == ("Some GPU", trained)
 
 
 def test_matrix_capsules_without_normalisation_have_none() -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
+from collections.abc import Iterator
 
 import torch
 import torch.nn.functional as F
@@ -89,6 +91,20 @@ class ResidualTrunk(nn.Sequential):
         for module in rest:
             features = module(features)
         return features
+
+
+@contextlib.contextmanager
+def by_modules(*networks: nn.Module) -> Iterator[None]:
+    """Their blocks are computed by PyTorch's modules alone, with gradients and without, in training and evaluation."""
+    trunks = [module for network in networks for module in network.modules() if isinstance(module, ResidualTrunk)]
+    backends = [trunk.backend for trunk in trunks]
+    try:
+        for trunk in trunks:
+            trunk.backend = REFERENCE
+        yield
+    finally:
+        for trunk, backend in zip(trunks, backends, strict=True):
+            trunk.backend = backend
 
 
 def is_block(module: nn.Module) -> bool:

@@ -58,6 +58,11 @@ def images_of(config: TrainingConfig) -> Images:
     return config.dataset, config.viewpoints, config.protocol if config.viewpoints != "all" else "", config.validation
 
 
+def whole_of(config: TrainingConfig) -> TrainingConfig:
+    """With nothing held out."""
+    return config.changed({"validation": 0.0, "test": True, "keep_best": False, "patience": 0})
+
+
 class Times:
     """What the records of any table tell."""
 
@@ -78,7 +83,7 @@ class Times:
         known = self.seconds.get((config.dataset, network_of(config)))
         others = [seconds for (dataset, _), seconds in self.seconds.items() if dataset == config.dataset]
         images = self.images.get(images_of(config))
-        if images is None and (whole := self.images.get(images_of(config.changed({"validation": 0.0, "test": True})))):
+        if images is None and (whole := self.images.get(images_of(whole_of(config)))):
             images = (1 - config.validation) * whole
         if images is None or not others:
             return None

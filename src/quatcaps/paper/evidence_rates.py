@@ -20,6 +20,11 @@ CHOSEN: Mapping[str, float] = {
     "azimuth-strict/resnet-153k": 4.0,
     "azimuth-strict/resnet-272k": 4.0,
     "azimuth-strict/cnn": 1.0,
+    "cifar10/qcn/best": 1.0,
+    "cifar10/qcn-rotor": 1.0,
+    "cifar10/resnet-153k": 4.0,
+    "cifar10/resnet-272k": 8.0,
+    "cifar10/cnn": 0.5,
 }
 """The factor by `EXPERIMENT/SYSTEM`: the one that `choice` finds in the records of
 `runs/rates-EXPERIMENT/SYSTEM/`. A system that is not listed has its default rate, and no search has chosen

@@ -100,6 +100,7 @@ def make_record(
             "of a run on other images; train it again"
         )
     chosen = run.kept_best("best") if run.config.keeps_best else None
+    here = versions(choose_device(device))
     return RunRecord(
         key=key,
         recipe=recipe,
@@ -107,8 +108,8 @@ def make_record(
         config=run.config,
         parameters=parameter_count(run.network()),
         data=experiment.training.source,
-        machine=usual_name(choose_device(device)),
-        versions=versions(choose_device(device)),
+        machine=usual_name(choose_device(device)) if run.versions == here else run.machine,
+        versions=run.versions or here,
         date=datetime.now(UTC).strftime("%Y-%m-%d"),
         seconds=float(epochs[-1]["seconds"]),
         final={

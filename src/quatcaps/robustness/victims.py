@@ -14,11 +14,10 @@ from quatcaps.data.preprocessing import SMALLEST_DEVIATION, centre_crop, standar
 from quatcaps.errors import QuatcapsError
 from quatcaps.layers.capsules import without_autocast
 from quatcaps.layers.explanation import stopped_early
-from quatcaps.layers.residual import ResidualTrunk
+from quatcaps.layers.residual import by_modules
 from quatcaps.models.capsule_network import CapsuleNetwork
 from quatcaps.pipelines import Pipeline
 from quatcaps.robustness.objectives import Loss, Objective, Values, cross_entropy
-from quatcaps.routing.backends import REFERENCE
 from quatcaps.training.trained import Trained
 
 LEAST_BATCH = 16
@@ -131,20 +130,14 @@ def under_attack(*victims: Victim) -> Iterator[None]:
     networks = [victim.trained.network for victim in victims]
     modes = [network.training for network in networks]
     learned = [weight for network in networks for weight in network.parameters() if weight.requires_grad]
-    trunks = [module for network in networks for module in network.modules() if isinstance(module, ResidualTrunk)]
-    backends = [trunk.backend for trunk in trunks]
     try:
         for network in networks:
             network.eval()
         for weight in learned:
             weight.requires_grad_(False)
-        for trunk in trunks:
-            trunk.backend = REFERENCE
-        with torch.no_grad(), rounding("ieee"):
+        with torch.no_grad(), by_modules(*networks), rounding("ieee"):
             yield
     finally:
-        for trunk, backend in zip(trunks, backends, strict=True):
-            trunk.backend = backend
         for weight in learned:
             weight.requires_grad_(True)
         for network, mode in zip(networks, modes, strict=True):

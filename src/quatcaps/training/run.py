@@ -53,6 +53,7 @@ class Run:
     digests: dict[str, str] = field(default_factory=dict)  # of the images, by name; empty: unknown
     initial: str = ""  # whose weights it began with; empty: random ones
     stretches: tuple[Stretch, ...] = ()  # where it was given more epochs than it was begun with
+    versions: dict[str, str] = field(default_factory=dict)  # with which it was begun; empty: unknown
 
     @property
     def checkpoints(self) -> Path:
@@ -68,6 +69,12 @@ class Run:
             seed=self.config.seed,
             **self.config.model_settings,
         )
+
+    @property
+    def machine(self) -> str:
+        """What it was begun on, by its own account: the GPU's name, or the kind of CPU."""
+        gpu = self.versions.get("gpu", "none")
+        return self.versions.get("machine", "unknown") if gpu == "none" or self.config.device == "cpu" else gpu
 
     def epochs_at(self, step: int) -> int:
         """The epochs that the run was configured for when it took a step."""
@@ -135,7 +142,9 @@ def new_run(folder: Path, config: TrainingConfig, images: ImageSet, tests: Mappi
     """A run that has no folder yet; `images` are those it learns from, `tests` those it is measured on."""
     check_shape(images.channels, len(images.classes), images.size)
     digests = digests_of({"training": images, **(tests or {})})
-    return Run(folder, config, images.channels, images.classes, images.size, images.source, digests)
+    used = versions(choose_device(config.device))
+    shape = (images.channels, images.classes, images.size)
+    return Run(folder, config, *shape, images.source, digests, versions=used)
 
 
 def create_run(
@@ -159,7 +168,7 @@ def write_run(run: Run) -> Run:
         "size": list(run.size),
         "data": run.provenance,
         "digests": run.digests,
-        "versions": versions(choose_device(run.config.device)),
+        "versions": run.versions,
         **({"initial": run.initial} if run.initial else {}),
     }
     write_json(run.folder / "run.json", description)
@@ -195,7 +204,9 @@ def open_run(folder: Path) -> Run:
         if not all(type(part.step) is int and type(part.epochs) is int and part.epochs > 0 for part in stretches):
             raise TypeError("stretches must have a step and epochs")
         shape = (height, width)
-        return Run(folder, config, description["channels"], classes, shape, provenance, digests, initial, stretches)
+        versions = {str(name): str(version) for name, version in description.get("versions", {}).items()}
+        numbers = (description["channels"], classes, shape)
+        return Run(folder, config, *numbers, provenance, digests, initial, stretches, versions)
     except QuatcapsError as error:
         raise QuatcapsError(f"{folder / 'run.json'} is not a run's description: {error}") from error
     except (KeyError, TypeError, ValueError, AttributeError) as error:

@@ -17,8 +17,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from quatcaps.data.batches import TrainingBatches
 from quatcaps.data.imageset import ImageSet
-from quatcaps.layers.residual import ResidualTrunk
-from quatcaps.routing.backends import REFERENCE
+from quatcaps.layers.residual import by_modules
 from quatcaps.training.trained import Trained
 
 BATCHES = 100
@@ -39,20 +38,16 @@ def measure_statistics(network: nn.Module, batches: Iterable[Tensor]) -> None:
     """Replaces the running statistics by their means over these batches; nothing else of the network changes."""
     modes, norms = {module: module.training for module in network.modules()}, norms_of(network)
     momenta = [norm.momentum for norm in norms]
-    trunks = {module: module.backend for module in network.modules() if isinstance(module, ResidualTrunk)}
-    for trunk in trunks:
-        trunk.backend = REFERENCE  # faster ones look at running statistics, and keep none
     network.eval()
     for norm in norms:
         norm.train()
         norm.reset_running_stats()
         norm.momentum = None  # means over all batches
-    for images in batches:
-        network(images)
+    with by_modules(network):  # what is faster looks at running statistics, and keeps none
+        for images in batches:
+            network(images)
     for norm, momentum in zip(norms, momenta, strict=True):
         norm.momentum = momentum
-    for trunk, backend in trunks.items():
-        trunk.backend = backend
     for module, mode in modes.items():
         module.training = mode
 

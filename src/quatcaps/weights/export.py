@@ -15,7 +15,7 @@ from quatcaps.data.custom import is_path
 from quatcaps.data.imageset import ImageSet
 from quatcaps.data.splits import Experiment
 from quatcaps.errors import QuatcapsError
-from quatcaps.files import new_file, read_json
+from quatcaps.files import new_file
 from quatcaps.models import parameter_count, shape_of
 from quatcaps.paper.recipes import paper
 from quatcaps.settings import flags_between
@@ -59,8 +59,6 @@ def export_run(
     experiment = load_experiment(run.config, load)
     run.check_images(experiment)
     error = errors_on(trained, experiment.tests, device, progress)
-    description = read_json(run.folder / "run.json", "a run's description")
-    versions = {str(key): str(value) for key, value in description.get("versions", {}).items()}
     # The card takes its place after the weights, so that there is none without them.
     with new_file(paths[".json"]) as card_file, new_file(paths[SUFFIX]) as weights_file:
         save_tensors(weights_file, tensors, {"format": "pt"})
@@ -80,8 +78,8 @@ def export_run(
             + (f"; {note}" if note else ""),
             command=command_of(run.config),
             seconds=round(position.seconds, 1),
-            machine=machine_of(run.config, versions),
-            versions=versions,
+            machine=run.machine,
+            versions=run.versions,
             sha256=digest(weights_file),
             bytes=weights_file.stat().st_size,
             licence=licence_of(run.config.dataset),
@@ -140,12 +138,6 @@ def command_of(config: TrainingConfig) -> str:
     base = paper(config.dataset)
     different = flags_between(config.changed({"device": base.device}), base)
     return shlex.join(["quatcaps", "train", "--recipe", "paper", "--dataset", config.dataset, *different])
-
-
-def machine_of(config: TrainingConfig, versions: dict[str, str]) -> str:
-    """What a run was trained on, by its own account: the GPU's name, or the kind of CPU."""
-    gpu = versions.get("gpu", "none")
-    return versions.get("machine", "unknown") if gpu == "none" or config.device == "cpu" else gpu
 
 
 def licence_of(dataset: str) -> str:
