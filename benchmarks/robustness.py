@@ -2,11 +2,11 @@
 
     python benchmarks/robustness.py [--dataset cifar10] [--images 1000] [--device cuda] [--side-by-side] [--list]
 
-Trains what is missing under --work, as `quatcaps reproduce evidence` trains it (minutes each on a GPU; a run that was
-stopped goes on), then calls `quatcaps attack` for each network, on MNIST with --affine too, and leaves attack.json,
-attack.png, affine.json and affine.png in --output/DATASET. QCN is the published weights. What was attacked already is
-not attacked again. --side-by-side trains all networks at once, then attacks all at once, which a GPU shares well under
-NVIDIA's MPS. --list prints what would be done.
+Trains what is missing under --work, where `quatcaps reproduce evidence` trains the same runs (minutes each on a GPU; a
+run that was stopped goes on), then calls `quatcaps attack` for each network, on MNIST with --affine too, and leaves
+attack.json, attack.png, affine.json and affine.png in --output/DATASET. QCN is the published weights. What stands
+there, attacked in the same way, is not attacked again. --side-by-side trains all networks at once, then attacks all at
+once, which a GPU shares well under NVIDIA's MPS. --list prints what would be done.
 """
 
 from __future__ import annotations
@@ -68,12 +68,12 @@ def commands(dataset: str, system: str, options: argparse.Namespace) -> Iterator
 
 def folder(system: str, dataset: str, options: argparse.Namespace) -> Path:
     """Of a run."""
-    return Path(options.work, dataset, f"seed-{options.seed}", system)
+    return Path(options.work, f"evidence-{dataset}", system, f"seed-{options.seed}")
 
 
 def attacked(system: str, dataset: str, options: argparse.Namespace) -> Path:
     """Where what attacks made of one network stands until that of all is put together."""
-    return Path(options.work, dataset, f"seed-{options.seed}", f"attacked-{options.images}-images", system)
+    return Path(options.work, "attacked", dataset, f"{options.images}-images", system, f"seed-{options.seed}")
 
 
 def train(system: str, dataset: str, options: argparse.Namespace) -> None:
@@ -86,7 +86,7 @@ def train(system: str, dataset: str, options: argparse.Namespace) -> None:
 
 def attack(system: str, dataset: str, options: argparse.Namespace) -> None:
     for words, file in zip(commands(dataset, system, options), FILES, strict=False):
-        if (attacked(system, dataset, options) / file).exists():
+        if system in found_of(dataset, file, options):
             continue
         sys.argv[1:] = words
         try:
@@ -96,14 +96,32 @@ def attack(system: str, dataset: str, options: argparse.Namespace) -> None:
                 raise
 
 
+def found_of(dataset: str, file: str, options: argparse.Namespace) -> dict[str, dict[str, Any]]:
+    """What attacks found, by system: what is in the output, if it was attacked in this way, and what is to go there."""
+    found = {}
+    if (earlier := Path(options.output, dataset, file)).exists():
+        value = read_json(earlier, "what attacks found")
+        if file != "attack.json" or in_this_way(value, options):
+            found = {network["name"]: {**value, "networks": [network]} for network in value["networks"]}
+    for system in SYSTEMS:
+        if (path := attacked(system, dataset, options) / file).exists():
+            found[system] = named(system, read_json(path, "what attacks found"))
+    return {system: found[system] for system in SYSTEMS if system in found}
+
+
+def in_this_way(value: Mapping[str, Any], options: argparse.Namespace) -> bool:
+    steps, queries = map(int, EFFORT[1::2])
+    same = all(network["images"].endswith(f" {options.images:,} images") for network in value["networks"])
+    return same and value["effort"] == {"steps": steps, "restarts": 1, "queries": queries}
+
+
 def put_together(dataset: str, options: argparse.Namespace) -> None:
     """The networks of one dataset in one file, one picture and one table each."""
     console, output = standard_output(), Path(options.output, dataset)
     for file in FILES if dataset == "mnist" else FILES[:1]:
-        parts = [read_json(attacked(system, dataset, options) / file, "what attacks found") for system in SYSTEMS]
-        networks = [by_name(network) for part in parts for network in part["networks"]]
-        elsewhere = {"from": SOURCE} if file == "attack.json" else {}
-        write_json(output / file, {**parts[0], **elsewhere, "networks": networks})
+        parts = list(found_of(dataset, file, options).values())
+        networks = [network for part in parts for network in part["networks"]]
+        write_json(output / file, {**parts[0], "networks": networks})
         if file == "attack.json":
             found = [Attacked.from_json(network) for network in networks]
             attack_figure(found, output / "attack.png")
@@ -116,12 +134,13 @@ def put_together(dataset: str, options: argparse.Namespace) -> None:
             console.print(table.rich(console.width))
 
 
-def by_name(network: Mapping[str, Any]) -> dict[str, Any]:
-    """What was found of a network, with runs by the names of their folders."""
-    named = {**network, "name": Path(network["name"]).name}
-    if transfer := network.get("transfer"):
-        named["transfer"] = {Path(name).name: curve for name, curve in transfer.items()}
-    return named
+def named(system: str, value: Mapping[str, Any]) -> dict[str, Any]:
+    """What was found of one network, which is called by the path of its run, by the name of its system."""
+    (network,) = value["networks"]
+    network = {**network, "name": system}
+    if curves := list(network.get("transfer", {}).values()):
+        network["transfer"] = {SOURCE: curves[0]}
+    return {**value, **({"from": SOURCE} if "from" in value else {}), "networks": [network]}
 
 
 def side_by_side(parts: Sequence[Sequence[str]], options: argparse.Namespace) -> None:
@@ -144,7 +163,7 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--device", default="auto")
     parser.add_argument("--data-dir")
-    parser.add_argument("--work", type=Path, default=Path("runs/robustness"))
+    parser.add_argument("--work", type=Path, default=Path("runs/reproduce"))
     parser.add_argument("--output", type=Path, default=Path("results/attacked"))
     parser.add_argument("--side-by-side", action="store_true")
     parser.add_argument("--train", choices=TRAINED, help="this network alone, and attack nothing")

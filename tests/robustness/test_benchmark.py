@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import runpy
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -84,26 +85,47 @@ def test_side_by_side_all_are_trained_before_any_is_attacked(monkeypatch: pytest
     assert all((each.images, each.data_dir, each.side_by_side) == (7, "there", False) for each in begun)
 
 
-def test_what_attacks_found_is_put_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """And what was attacked already is not attacked again."""
-    script, given = runpy.run_path(str(SCRIPT)), options(tmp_path)
-    found: dict[str, dict[str, Any]] = {
+@pytest.fixture
+def found() -> dict[str, dict[str, Any]]:
+    """By file, what an attack with the standard effort might have found on seven images."""
+    value = {
         "attack.json": json.loads((ATTACKED / "qcn-toys/attack.json").read_text(encoding="utf-8")),
         "affine.json": json.loads((ATTACKED / "qcn-mnist-28/affine.json").read_text(encoding="utf-8")),
     }
-    for system in script["SYSTEMS"]:
+    (network,) = value["attack.json"]["networks"]
+    network["images"] = "MNIST test, 7 images"
+    network["transfer"] = {"runs/evidence-mnist/resnet-153k/seed-0": network["strongest"]}
+    value["attack.json"]["effort"] = {"steps": 100, "restarts": 1, "queries": 5000}
+    return value
+
+
+def test_what_attacks_found_is_put_together(
+    found: dict[str, dict[str, Any]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One network after the other; what was attacked already is not attacked again, unless in another way."""
+    script, given = runpy.run_path(str(SCRIPT)), options(tmp_path)
+    called: list[str] = []
+    monkeypatch.setitem(script["attack"].__globals__, "main", lambda: called.append(sys.argv[2]))
+    for count, system in enumerate(script["SYSTEMS"], 1):
+        script["attack"](system, "mnist", given)
+        assert len(called) == 2, "attack and affine"
+        called.clear()
+        part = script["attacked"](system, "mnist", given)
+        part.mkdir(parents=True)
         for file, value in found.items():
-            value["networks"][0]["name"] = f"runs/mnist/{system}"
-            path = script["attacked"](system, "mnist", given) / file
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(json.dumps(value), encoding="utf-8")
-    monkeypatch.setitem(script["attack"].__globals__, "main", lambda: pytest.fail("attacked again"))
+            value["networks"][0]["name"] = str(part)
+            (part / file).write_text(json.dumps(value), encoding="utf-8")
+        script["put_together"]("mnist", given)
+        shutil.rmtree(part)
+        script["attack"](system, "mnist", given)
+        assert not called
+        for file in found:
+            written = json.loads((tmp_path / "out/mnist" / file).read_text(encoding="utf-8"))
+            assert [network["name"] for network in written["networks"]] == list(script["SYSTEMS"][:count])
+            assert (tmp_path / "out/mnist" / file).with_suffix(".png").exists()
+            if file == "attack.json":
+                assert written["from"] == "resnet-153k"
+                assert {name for network in written["networks"] for name in network["transfer"]} == {"resnet-153k"}
+    given.images = 8
     script["attack"]("cnn", "mnist", given)
-    script["put_together"]("mnist", given)
-    for file, value in found.items():
-        written = json.loads((tmp_path / "out/mnist" / file).read_text(encoding="utf-8"))
-        assert [network.pop("name") for network in written["networks"]] == list(script["SYSTEMS"])
-        value["networks"][0].pop("name")
-        assert written["networks"] == value["networks"] * 4
-        assert all(written[name] == value[name] for name in value if name not in ("from", "networks"))
-        assert (tmp_path / "out/mnist" / file).with_suffix(".png").exists()
+    assert called, "on other images"

@@ -33,6 +33,7 @@ DEFAULT = "default"
 """In the place of an experiment whose rates another one has: every system has its default."""
 SHARED: Mapping[str, str] = {
     **dict.fromkeys(("elevation-strict", "elevation-pooled", "smallnorb"), "azimuth-strict"),
+    **dict.fromkeys(("azimuth-long", "elevation-long"), "azimuth-strict"),
     **dict.fromkeys(("mnist", "fashionmnist", "svhn"), "cifar10"),
     **dict.fromkeys(("azimuth-default", "elevation-default"), DEFAULT),
 }

@@ -104,7 +104,9 @@ SLOW = ("em", "vb")
 
 @dataclass(frozen=True)
 class Experiment:
-    """What systems are compared in. seeds: how many are wanted."""
+    """What systems are compared in. seeds: how many are wanted. epochs: other than those of `best`; then images are
+    measured at the end alone, and there is no match. twins: systems, and the rows of other tables that have the same
+    runs."""
 
     title: str
     dataset: str
@@ -112,6 +114,8 @@ class Experiment:
     viewpoints: str = "all"
     protocol: str = ""
     systems: tuple[str, ...] = SYSTEMS
+    epochs: int = 0
+    twins: tuple[tuple[str, str], ...] = ()
 
     @property
     def of_toys(self) -> bool:
@@ -126,7 +130,8 @@ def given(experiment: Experiment) -> TrainingConfig:
     followed = {"evaluate_every": 1, "evaluate_images": 0, "test_crops": 1}
     seen = {"viewpoints": experiment.viewpoints, "protocol": experiment.protocol}
     recipe = best_of_viewpoints(experiment.viewpoints, experiment.protocol, experiment.dataset)
-    return recipe.changed({**seen, **followed})
+    longer = {"epochs": experiment.epochs, "evaluate_every": 0} if experiment.epochs else {}
+    return recipe.changed({**seen, **followed, **longer})
 
 
 ON_TOYS = (*SYSTEMS, *TAUGHT, *PARTS)
@@ -134,6 +139,8 @@ WITHOUT_PARTS = (*SYSTEMS, *TAUGHT, "qcn/no-routing")
 """Where what earns its place is asked of routing alone; the strict protocols ask it of every part."""
 AT_DEFAULT = (REFERENCE, *PARTS)
 """QCN and its parts once more, with the rate that no search chose."""
+LONGER, AT_LENGTH = 180, (REFERENCE, "qcn-rotor", "resnet-153k", "resnet-272k", "qcn/no-routing")
+"""Epochs that rendered toys chose for rotors (`settings`), and who is given them."""
 EXPERIMENTS: Mapping[str, Experiment] = {
     "azimuth-strict": Experiment("Azimuth, strict", "smallnorb", 10, "azimuth", "strict", ON_TOYS),
     "elevation-strict": Experiment("Elevation, strict", "smallnorb", 10, "elevation", "strict", ON_TOYS),
@@ -141,6 +148,19 @@ EXPERIMENTS: Mapping[str, Experiment] = {
     "elevation-default": Experiment(
         "Elevation, strict, default rate", "smallnorb", 10, "elevation", "strict", AT_DEFAULT
     ),
+    **{
+        f"{viewpoints}-long": Experiment(
+            f"{viewpoints.capitalize()}, strict, {LONGER} epochs",
+            "smallnorb",
+            10,
+            viewpoints,
+            "strict",
+            AT_LENGTH,
+            LONGER,
+            (("qcn-rotor", f"settings-{viewpoints}/longer"),),
+        )
+        for viewpoints in ("azimuth", "elevation")
+    },
     "smallnorb": Experiment("Whole smallNORB", "smallnorb", 10, systems=WITHOUT_PARTS),
     "azimuth-pooled": Experiment(
         "Azimuth, pooled", "smallnorb", 10, "azimuth", "pooled", (*WITHOUT_PARTS, "qcn/coarse")
@@ -193,8 +213,16 @@ def compared_rows() -> Iterator[Row]:
                 default=system not in TAUGHT and (experiment.of_toys or system not in SLOW),
                 wanted=experiment.seeds,
                 pretrained=CONTENDERS[system].pretrained,
-                twin="" if experiment.of_toys or system not in TWINS else f"{name}/{TWINS[system]}",
+                twin=twin_of(name, system),
+                followed=not experiment.epochs,
             )
+
+
+def twin_of(name: str, system: str) -> str:
+    """The key of another table's row with the same runs, if any."""
+    experiment = EXPERIMENTS[name]
+    shared = not experiment.of_toys and system in TWINS
+    return f"{name}/{TWINS[system]}" if shared else dict(experiment.twins).get(system, "")
 
 
 def search_rows() -> Iterator[Row]:

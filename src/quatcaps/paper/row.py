@@ -35,7 +35,8 @@ class Row:
     know, on the test images. pretrained: the key of the row whose run of seed 0 lends every seed its first weights.
     timed: its seconds are what it is trained for, so that it never goes on from a checkpoint, and its kernels are
     compiled before it begins. wanted: how many seeds its table wants, from 0 on; no other is trained. 0: any. twin: the
-    key of a row of another table; a run of it with the same settings need not be trained again.
+    key of a row of another table; a run of it with the same settings need not be trained again. followed: whether novel
+    viewpoints are measured after every epoch, as the match needs.
     """
 
     key: str
@@ -56,11 +57,13 @@ class Row:
     timed: bool = False
     wanted: int = 0
     twin: str = ""
+    followed: bool = True
 
     @property
     def matched(self) -> bool:
         """Whether runs are compared where they are equally good from familiar viewpoints."""
-        return self.viewpoints != "all" and ("table1" in self.tables or ("evidence" in self.tables and not self.folds))
+        compared = "table1" in self.tables or ("evidence" in self.tables and not self.folds)
+        return self.viewpoints != "all" and self.followed and compared
 
     def config(self, seed: int) -> TrainingConfig:
         """What the run of that seed is told to do."""
