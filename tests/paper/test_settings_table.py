@@ -113,10 +113,11 @@ def entries() -> list[Entry]:
 def test_settings_are_compared_on_the_same_toys(entries: list[Entry]) -> None:
     errors, agreement = page("settings", entries).tables
     lines = {line[0]: line[1:] for line in errors.rows}
-    assert lines["rotors"] == ("15.00 ± 7.07 (2)", "35.00 ± 7.07 (2)", "–", "9.00 ± 1.41 (2)", "–")
-    assert lines["no routing"][2:] == ("+2.00 ± 2.00", "12.00 (1)", "–"), "0 and 4 points more"
+    assert lines["rotors"] == ("15.00 ± 7.07 (2)", "35.00 ± 7.07 (2)", "–", "9.00 ± 1.41 (2)", "–", "–", "–")
+    assert lines["no routing"][2:] == ("+2.00 ± 2.00", "12.00 (1)", "–", "+3.00", "–"), "0 and 4 points more"
+    assert lines["CNN"][-2:] == ("+23.00 ± 2.24", "–"), "32 and 9, with errors of 2 and 1"
     assert lines["a blotted square"][2] == "–", "one experiment of two"
-    assert lines["180 epochs"] == ("–",) * 5
+    assert lines["180 epochs"] == ("–",) * 7
     assert agreement.rows == (("azimuths", "3", "+1.00"), ("elevations", "0", "–"))
 
 

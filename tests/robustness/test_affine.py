@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 
 import pytest
@@ -9,7 +10,7 @@ import torch
 
 from quatcaps.data.imageset import ImageSet
 from quatcaps.errors import QuatcapsError
-from quatcaps.robustness import AFFNIST, affine, changed
+from quatcaps.robustness import AFFNIST, Affine, affine, changed
 from quatcaps.robustness.affine_changes import PARTS, STILL, AffineRanges
 from quatcaps.weights.zoo import trained
 
@@ -87,6 +88,7 @@ def test_a_network_on_changed_digits() -> None:
     framed = affine(weights, images, CPU, frame=40)
     assert framed.frame == 40
     assert framed.to_json()["errors"]["all"]["images"] == 2
+    assert Affine.from_json(json.loads(json.dumps(framed.to_json()))) == framed
 
 
 def test_what_cannot_be_changed(noise_images: ImageSet) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 
 import pytest
@@ -18,6 +19,7 @@ from quatcaps.models import build
 from quatcaps.models.logits import Logits
 from quatcaps.models.network import Network
 from quatcaps.robustness import (
+    Attacked,
     Distances,
     Effort,
     Victim,
@@ -168,6 +170,7 @@ def test_all_attacks_on_a_network(noise_images: ImageSet) -> None:
     assert found.strongest[1].errors > 0
     assert found.success(found.strongest[1]) == found.strongest[1].percent
     value = found.to_json()
+    assert Attacked.from_json(json.loads(json.dumps(value))) == found
     assert [each["epsilon"] for each in value["attacks"]["pgd"]] == [0.02, 0.1]
     assert {sign.check for sign in found.signs} >= {"gradients", "large ε", "more steps", "black box", "votes"}
 

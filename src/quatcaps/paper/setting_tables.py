@@ -8,7 +8,7 @@ from statistics import correlation as pearson
 from statistics import fmean
 
 from quatcaps.paper.collection import Entry, columns, spread
-from quatcaps.paper.comparison import paired
+from quatcaps.paper.comparison import paired, unpaired
 from quatcaps.paper.setting_rows import DRAWS, RENDERED, SETTINGS, SMALLNORB, TABLE, VIEWPOINTS, known_key
 from quatcaps.report.tables import NOTHING, Table
 
@@ -20,7 +20,7 @@ NOTES = (
     f"rendered toys every one of {DRAWS} runs draws toys of its own, five of each class to train on and five others to "
     "measure. On smallNORB runs differ in their seeds alone; QCN, rotors, ResNet and CNN have there what `evidence` "
     "has. Less rotors: the mean difference over both experiments, in points ± its standard error; runs that are "
-    "compared have drawn the same toys.",
+    "compared have drawn the same toys. The last columns: the same on smallNORB, for each by itself.",
     "Rank correlation: Spearman's, of the mean errors of settings that were measured on both.",
 )
 
@@ -78,10 +78,19 @@ def _errors(found: Mapping[str, Measured]) -> Table:
             [spread(list(setting.errors[dataset, viewpoints].values())) for viewpoints in VIEWPOINTS]
             for dataset in (RENDERED, SMALLNORB)
         )
-        rows.append((setting.words, *toys, NOTHING if against is None else str(against), *smallnorb))
+        apart = [less_rotors(found, key, viewpoints) for viewpoints in VIEWPOINTS]
+        rows.append((setting.words, *toys, NOTHING if against is None else str(against), *smallnorb, *apart))
     names = [f"{where}, {viewpoints}s" for where in ("toys", "smallNORB") for viewpoints in VIEWPOINTS]
-    names = ["settings", *names[:2], "toys, less rotors", *names[2:]]
+    less = (f"smallNORB {viewpoints}s, less rotors" for viewpoints in VIEWPOINTS)
+    names = ["settings", *names[:2], "toys, less rotors", *names[2:], *less]
     return Table("Novel error (%)", tuple(names), tuple(rows))
+
+
+def less_rotors(found: Mapping[str, Measured], key: str, viewpoints: str) -> str:
+    """The difference on smallNORB."""
+    mine, rotors = (found[each].errors[SMALLNORB, viewpoints] for each in (key, REFERENCE))
+    apart = None if key == REFERENCE else unpaired(mine, rotors)
+    return NOTHING if apart is None else str(apart)
 
 
 def _agreement(found: Mapping[str, Measured]) -> Table:
