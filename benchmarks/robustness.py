@@ -44,6 +44,8 @@ PUBLISHED = "qcn"
 TRAINED = ("qcn-rotor", "resnet-153k", "cnn")
 """Beside them: systems of `quatcaps reproduce evidence`."""
 SYSTEMS = (PUBLISHED, *TRAINED)
+SHOWN = {PUBLISHED: "qcn-{dataset}", "qcn-rotor": "qcn-rotor-deep"}
+"""What tables and pictures call a system, where that is not its key: the weights, the network."""
 SOURCE = "resnet-153k"
 """Its adversarial images are shown to the others too."""
 FILES = ("attack.json", "affine.json")
@@ -103,10 +105,11 @@ def found_of(dataset: str, file: str, options: argparse.Namespace) -> dict[str, 
         value = read_json(earlier, "what attacks found")
         if file != "attack.json" or in_this_way(value, options):
             found = {network["name"]: {**value, "networks": [network]} for network in value["networks"]}
-    for system in SYSTEMS:
+    names = {system: SHOWN.get(system, system).format(dataset=dataset) for system in SYSTEMS}
+    for system, name in names.items():
         if (path := attacked(system, dataset, options) / file).exists():
-            found[system] = named(system, read_json(path, "what attacks found"))
-    return {system: found[system] for system in SYSTEMS if system in found}
+            found[name] = named(name, read_json(path, "what attacks found"))
+    return {system: found[name] for system, name in names.items() if name in found}
 
 
 def in_this_way(value: Mapping[str, Any], options: argparse.Namespace) -> bool:
@@ -119,7 +122,8 @@ def put_together(dataset: str, options: argparse.Namespace) -> None:
     """The networks of one dataset in one file, one picture and one table each."""
     console, output = standard_output(), Path(options.output, dataset)
     for file in FILES if dataset == "mnist" else FILES[:1]:
-        parts = list(found_of(dataset, file, options).values())
+        if not (parts := list(found_of(dataset, file, options).values())):
+            continue
         networks = [network for part in parts for network in part["networks"]]
         write_json(output / file, {**parts[0], "networks": networks})
         if file == "attack.json":
@@ -134,10 +138,10 @@ def put_together(dataset: str, options: argparse.Namespace) -> None:
             console.print(table.rich(console.width))
 
 
-def named(system: str, value: Mapping[str, Any]) -> dict[str, Any]:
-    """What was found of one network, which is called by the path of its run, by the name of its system."""
+def named(name: str, value: Mapping[str, Any]) -> dict[str, Any]:
+    """What was found of one network under another name than the path of its run."""
     (network,) = value["networks"]
-    network = {**network, "name": system}
+    network = {**network, "name": name}
     if curves := list(network.get("transfer", {}).values()):
         network["transfer"] = {SOURCE: curves[0]}
     return {**value, **({"from": SOURCE} if "from" in value else {}), "networks": [network]}

@@ -160,6 +160,9 @@ def test_what_is_told_of_robustness_was_measured() -> None:
         (network,) = json.loads(path.read_text(encoding="utf-8"))["networks"]
         percents = [rate["error_percent"] for rate in network["errors"].values()]
         told.append(f"| in {words} | {' | '.join(f'{percent:.2f}' for percent in percents)} |")
+    for network in json.loads((RESULTS / "attacked/mnist/affine.json").read_text(encoding="utf-8"))["networks"]:
+        percents = " | ".join(f"{rate['error_percent']:.2f}" for rate in network["errors"].values())
+        told.append(f"| {network['parameters']:,} | {percents} |")
     assert [words for words in told if words not in text] == []
 
 

@@ -64,6 +64,7 @@ def test_systems_of_one_table_differ_and_agree_with_their_models() -> None:
     assert system_style("VB", "paper") == system_style("VB", "best") == network_style("vb")
     for part, model in (("no routing", "qcn-no-routing"), ("free maps", "qcn-free"), ("one trunk", "qcn-joint")):
         assert system_style(part, "part") == network_style(model)
+    assert system_style("ResNet 153K", "best") == network_style("resnet-153k")
     assert system_style("ResNet", "poses") == system_style("ResNet-20", "control") == network_style("resnet-20")
 
 

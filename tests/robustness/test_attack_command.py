@@ -113,3 +113,44 @@ def test_names_are_those_that_there_are() -> None:
     assert tuple(numbers_of("0.004,0.008,0.016,0.031,0.1")) == EPSILONS
     with pytest.raises(QuatcapsError, match="1/0"):
         numbers_of("1/0")
+
+
+@pytest.mark.usefixtures("unchecked")
+def test_an_attack_that_was_stopped_goes_on(
+    command: Callable, runs: dict[str, Path], toys_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After the last attack that was done; the numbers are those of one that was not stopped."""
+    called: list[str] = []
+
+    def counted(name: str, attack: Callable, *, stops: bool = False) -> Callable:
+        def count(*given: object) -> object:
+            called.append(name)
+            if stops:
+                raise KeyboardInterrupt
+            return attack(*given)
+
+        return count
+
+    whole, there = tmp_path / "whole", tmp_path / "there"
+    given = ["--attacks", "fgsm,pgd,deepfool", "--from", runs["capsules"], "--data-dir", toys_folder, *SHORT]
+    assert command("attack", runs["plain"], *given, "--output", whole).code == 0
+    with monkeypatch.context() as patched:
+        patched.setitem(attacks.WITHIN, "fgsm", counted("fgsm", attacks.WITHIN["fgsm"]))
+        patched.setitem(attacks.NEAREST, "deepfool", counted("deepfool", attacks.NEAREST["deepfool"], stops=True))
+        assert command("attack", runs["plain"], *given, "--output", there).code != 0
+    assert called == ["fgsm", "fgsm", "deepfool"], "one batch for each ε"
+    (begun,) = there.iterdir()
+    damaged, stopped = tmp_path / "damaged" / begun.name, begun.read_bytes()
+    damaged.parent.mkdir()
+    damaged.write_bytes(stopped[:-9])
+    with monkeypatch.context() as patched:
+        patched.setitem(attacks.WITHIN, "fgsm", counted("again", attacks.WITHIN["fgsm"]))
+        assert command("attack", runs["plain"], *given, "--output", there).code == 0
+        assert "again" not in called
+        for other in ((*given, "--output", damaged.parent), (*given, "--seed", "1", "--output", tmp_path / "other")):
+            (tmp_path / "other").mkdir(exist_ok=True)
+            (tmp_path / "other" / begun.name).write_bytes(stopped)
+            assert command("attack", runs["plain"], *other).code == 0
+            assert called.pop() == "again"
+    assert (there / "attack.json").read_bytes() == (whole / "attack.json").read_bytes()
+    assert {path.name for path in there.iterdir()} == {"attack.json", "attack.png"}

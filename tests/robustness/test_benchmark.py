@@ -105,6 +105,7 @@ def test_what_attacks_found_is_put_together(
     """One network after the other; what was attacked already is not attacked again, unless in another way."""
     script, given = runpy.run_path(str(SCRIPT)), options(tmp_path)
     called: list[str] = []
+    names = ["qcn-mnist", "qcn-rotor-deep", "resnet-153k", "cnn"]
     monkeypatch.setitem(script["attack"].__globals__, "main", lambda: called.append(sys.argv[2]))
     for count, system in enumerate(script["SYSTEMS"], 1):
         script["attack"](system, "mnist", given)
@@ -121,7 +122,7 @@ def test_what_attacks_found_is_put_together(
         assert not called
         for file in found:
             written = json.loads((tmp_path / "out/mnist" / file).read_text(encoding="utf-8"))
-            assert [network["name"] for network in written["networks"]] == list(script["SYSTEMS"][:count])
+            assert [network["name"] for network in written["networks"]] == names[:count]
             assert (tmp_path / "out/mnist" / file).with_suffix(".png").exists()
             if file == "attack.json":
                 assert written["from"] == "resnet-153k"

@@ -360,8 +360,7 @@ def test_autoattack_goes_on_with_what_withstood(noise_images: ImageSet, monkeypa
         assert [name for name, _, _ in seen] == names
 
 
-@pytest.mark.parametrize("backend", ["native", "triton"])
-@pytest.mark.parametrize("model", ["qcn", "resnet-20"])
+@pytest.mark.parametrize(("model", "backend"), [("qcn", "native"), ("resnet-20", "triton")])
 def test_who_judges_computes_as_the_gradient_does(
     model: str, backend: str, noise_images: ImageSet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -371,9 +370,9 @@ def test_who_judges_computes_as_the_gradient_does(
     kernels: list[object] = []
     run = trunk.run
     monkeypatch.setattr(trunk, "run", lambda blocks, features: kernels.append(blocks) or run(blocks, features))
-    settings: dict[str, object] = TINY if model == "qcn" else {"widths": (4, 8, 16), "blocks": 1}
+    settings: dict[str, object] = TINY if model == "qcn" else {"widths": (4, 8), "blocks": 1}
     under = victim(network=use_backend(build(model, channels=2, classes=3, seed=0, **settings), backend))
-    pixels = noise_images.at(slice(0, 3)).float() / 255
+    pixels = noise_images.at(slice(0, 1)).float() / 255
     trunks = [module for module in under.trained.network.modules() if isinstance(module, ResidualTrunk)]
     convolutions = torch.backends.cudnn.conv  # type: ignore[attr-defined]
     before = convolutions.fp32_precision

@@ -146,13 +146,16 @@ def attacked(
         check_epsilon(epsilon, normalised=options["normalised"])
     if names is not None:
         check_attacks(names, [Victim(one) for one in networks])
-    found = []
-    for one in networks:
+    found, begun = [], list[Path]()
+    for number, one in enumerate(networks, 1):
         with stages(console) as stage:
             some = shown(one, stage)
+        if folder is not None:
+            begun.append(folder / f"attack-{number}-unfinished.json")
         own = None if names is None else [name for name in names if name != "vote" or Victim(one).has_votes]
         elsewhere = None if source is None or source.name == one.name else source
         with counting(console, f"attacking {one.name}") as progress:
+            options["unfinished"] = begun[-1] if begun else None
             found.append(carry_out(one, some, device, attacks=own, source=elsewhere, progress=progress, **options))
     for table in attack_tables(found):
         console.print(table.rich(console.width))
@@ -168,6 +171,8 @@ def attacked(
     if folder is not None:
         write_json(folder / "attack.json", value)
         attack_figure(found, folder / "attack.png", normalised=options["normalised"])
+        for path in begun:
+            path.unlink(missing_ok=True)
         say(console, f"numbers and picture in {folder / 'attack.json'} and attack.png")
     return value
 

@@ -125,7 +125,10 @@ VARIANTS: Mapping[str, Style] = {
 }
 """Ways to compute a network, as benchmarks call them."""
 
-NETWORKS: Mapping[str, Style] = {**MODELS, **WEIGHTS}
+RUNS: Mapping[str, Style] = {"resnet-153k": SYSTEMS["ResNet 153K", "best"]}
+"""Systems of `evidence` by key, where that is the name of neither a model nor weights."""
+
+NETWORKS: Mapping[str, Style] = {**MODELS, **WEIGHTS, **RUNS}
 
 
 def system_style(system: str, recipe: str) -> Style:

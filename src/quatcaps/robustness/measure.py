@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -18,6 +19,7 @@ from quatcaps.robustness.gradient import pgd
 from quatcaps.robustness.masking import Sign, looks, signs_of_masking
 from quatcaps.robustness.minimal import distances
 from quatcaps.robustness.trials import Counter, Progress, Trial, pixels_of, with_effort
+from quatcaps.robustness.unfinished import Unfinished, asked
 from quatcaps.robustness.victims import Victim, under_attack
 from quatcaps.training.measure import Rate
 from quatcaps.training.trained import Trained
@@ -114,12 +116,14 @@ def attack(
     masking: bool = True,
     seed: int = 0,
     progress: Progress | None = None,
+    unfinished: Path | None = None,
 ) -> Attacked:
     """Attacks a network on some images, which `some_images` may have chosen, and counts what it misclassifies.
 
     attacks: names of `ATTACKS`; without, the usual ones that this network can be attacked by. epsilons: how far a pixel
     in [0, 1] may change; `normalised`: in units of the network's input instead. source: another network, on which
     adversarial images are made by PGD and shown to this one. masking: look for signs that gradients are masked.
+    unfinished: a file that keeps what every attack found, so that the same call goes on after one that was stopped.
     """
     trained.check_fit(images)
     victim, effort = Victim(trained), effort or Effort()
@@ -138,7 +142,13 @@ def attack(
     nearest = [name for name in dict.fromkeys(attacks) if name in NEAREST]
     runs = len(epsilons) * (len(names) + len(victims) - 1) + len(nearest)
     counter = Counter(len(labels) * (runs + (looks(names, epsilons) if masking else 0)), progress)
-    trial = Trial(victim, pixels, labels, seed, normalised, counter)
+    earlier = None
+    if unfinished is not None:
+        request = {"epsilons": epsilons, "effort": vars(effort), "normalised": normalised, "seed": seed}
+        states = [tensor for one in victims for tensor in one.trained.network.state_dict().values()]
+        given = [one.trained.config.to_json() for one in victims]
+        earlier = Unfinished(unfinished, asked({**request, "given": given}, (*states, pixels, labels)))
+    trial = Trial(victim, pixels, labels, seed, normalised, counter, earlier)
     with under_attack(*victims):
         clean = trial.wrong()
         broken = {name: trial.broken(name, with_effort(name, effort), epsilons) for name in names}
@@ -173,11 +183,13 @@ def nearest_found(trial: Trial, name: str, effort: Effort, clean: Tensor) -> Dis
     def anywhere(victim: Victim, images: Tensor, labels: Tensor, _: Radius, __: Randomness) -> Tensor:
         return NEAREST[name](victim, images, labels, effort)
 
-    (made,) = trial.made(name, anywhere, (1.0,))
-    found = distances(trial.pixels, made).cpu()[right & trial.wrong(made)]
-    if not len(found):
-        return Distances(0, int(right.sum()), None, None)
-    return Distances(len(found), int(right.sum()), float(found.mean()), float(found.median()))
+    def measured() -> dict[str, Any]:
+        (made,) = trial.made(name, anywhere, (1.0,))
+        found = distances(trial.pixels, made).cpu()[right & trial.wrong(made)]
+        middle = (float(found.mean()), float(found.median())) if len(found) else (None, None)
+        return vars(Distances(len(found), int(right.sum()), *middle))
+
+    return Distances(**trial.once(name, measured, len(trial)))
 
 
 def transferred(trial: Trial, source: Victim, effort: Effort, epsilons: Sequence[float]) -> list[Tensor]:

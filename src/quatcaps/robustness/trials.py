@@ -5,7 +5,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -18,6 +18,7 @@ from quatcaps.robustness.attacks import WITHIN, Effort
 from quatcaps.robustness.balls import Radius
 from quatcaps.robustness.chance import Chance, Randomness
 from quatcaps.robustness.objectives import misclassified
+from quatcaps.robustness.unfinished import Unfinished
 from quatcaps.robustness.victims import Victim
 
 BATCH = 128
@@ -70,6 +71,7 @@ class Trial:
     seed: int = 0
     normalised: bool = False
     counter: Counter | None = None
+    earlier: Unfinished | None = None
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -114,8 +116,24 @@ class Trial:
 
     def broken(self, name: str, attack: Made, epsilons: Sequence[float], where: Tensor | None = None) -> list[Tensor]:
         """By ε, (N,) bool on the CPU: which images are misclassified, attacked or as they are."""
-        before = self.wrong()
-        return [before | self.wrong(images) for images in self.made(name, attack, epsilons, where)]
+
+        def numbers() -> list[list[int]]:
+            before, made = self.wrong(), self.made(name, attack, epsilons, where)
+            return [(before | self.wrong(images)).nonzero().flatten().tolist() for images in made]
+
+        images = len(self) if where is None else int(where.sum())
+        found = self.once(f"{name}, ε = {', '.join(map(str, epsilons))}", numbers, images * len(epsilons))
+        return [
+            torch.zeros(len(self), dtype=torch.bool).index_fill(0, torch.tensor(each).long(), True) for each in found
+        ]
+
+    def once(self, what: str, find: Callable[[], Any], images: int) -> Any:
+        """What was found before the attack was stopped, or is found now. images: that are attacked for it."""
+        if self.earlier is None:
+            return find()
+        if what in self.earlier and self.counter is not None:
+            self.counter.add(images)
+        return self.earlier.once(what, find)
 
     def radius(self, epsilon: float, pixels: Tensor) -> Tensor:
         """(N, 1 or channels, 1, 1) ε in pixels; given in units of the network's input, by image and channel."""
