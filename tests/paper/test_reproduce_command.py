@@ -176,7 +176,7 @@ def test_patterns() -> None:
     assert [row.key for row in select(rows, ["smallnorb/vb"])] == ["smallnorb/vb"]
     published = [f"smallnorb/{name}/published" for name in ("vb", "em", "em-ibm", "qcn")]
     assert [row.key for row in select(rows, ["smallnorb/*/published"])] == published
-    assert len(select(rows, ["*/qcn/best"])) == 9 + 4 + 11
+    assert len(select(rows, ["*/qcn/best"])) == 9 + 4 + 13
     assert [row.key for row in select(rows, ["mnist/em", "mnist/em"])] == ["mnist/em"]
     assert [row.key for row in Request(("table2",), rows=("mnist/em-ibm",)).chosen_rows()] == ["mnist/em-ibm"]
     assert len(Request(("table2",)).chosen_rows()) == 30
