@@ -21,7 +21,19 @@ from quatcaps.paper.record import read_record
 from quatcaps.paper.row import Row
 from quatcaps.paper.rows import ROWS
 from quatcaps.paper.stopping import NEVER, Deadline, stopping_after
-from quatcaps.paper.work import DAMAGED, DONE, NONE, OTHER, STARTED, Job, Place, in_order, perform, state
+from quatcaps.paper.work import (
+    DAMAGED,
+    DONE,
+    NONE,
+    OTHER,
+    STARTED,
+    Job,
+    NotTrainedError,
+    Place,
+    in_order,
+    perform,
+    state,
+)
 from quatcaps.training.lock import HeldError, holding
 from quatcaps.training.progress import TrainingProgress
 from quatcaps.training.run import open_run
@@ -289,3 +301,40 @@ def test_a_pretrained_row_begins_with_the_run_of_another(place: Place, console: 
     after = perform([Job(first, 0), Job(second, 1)], place, console, NEVER)
     assert after.trained == [Job(first, 0), Job(second, 1)]
     assert str(place.folder(Job(first, 0))) in open_run(place.folder(Job(second, 1))).initial
+
+
+def test_who_begins_with_a_run_that_is_asked_for_too_waits_for_it(
+    place: Place, console: Console, trained: list[Job], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = replace(ROW, key="first/row")
+    second = replace(ROW, key="second/row", pretrained="first/row")
+    jobs, instead = [Job(second, 1), Job(first, 0)], work.train
+
+    def begin(job: Job, *arguments: object, **options: object) -> None:
+        if job.row.pretrained and Job(first, 0) not in trained:
+            raise NotTrainedError("first/row, seed 0, is not trained to its end")
+        instead(job, *arguments, **options)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(work, "train", begin)
+    assert perform(jobs[:1], place, console, Deadline()).failed.keys() == {jobs[0]}, "nobody trains the first"
+    assert perform(jobs, place, console, Deadline()).trained == [jobs[1], jobs[0]]
+    place.record(jobs[0]).unlink()
+    trained.clear()
+    assert perform(jobs, place, console, Deadline()).failed.keys() == {jobs[0]}, (
+        "the first is recorded, its weights gone"
+    )
+
+
+def test_who_begins_with_a_run_that_fails_fails_too(
+    place: Place, console: Console, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = replace(ROW, key="first/row")
+    second = replace(ROW, key="second/row", pretrained="first/row")
+
+    def fail(job: Job, *arguments: object, **options: object) -> None:
+        raise NotTrainedError("the first is missing") if job.row.pretrained else QuatcapsError("no images")
+
+    monkeypatch.setattr(work, "train", fail)
+    summary = perform([Job(second, 0), Job(first, 0)], place, console, Deadline())
+    assert summary.failed == {Job(first, 0): "no images", Job(second, 0): "the first is missing"}
+    assert not summary.held

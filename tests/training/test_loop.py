@@ -20,7 +20,7 @@ from quatcaps.layers import CapsuleLayer
 from quatcaps.training import checkpoint
 from quatcaps.training.config import TrainingConfig
 from quatcaps.training.health import NonFiniteError
-from quatcaps.training.log import read_log
+from quatcaps.training.log import errors_in, read_log
 from quatcaps.training.loop import Trainer, sample
 from quatcaps.training.progress import TrainingProgress
 from quatcaps.training.run import choose_device, create_run
@@ -284,6 +284,44 @@ def test_viewpoints_are_measured_at_every_epoch(noise_images: ImageSet, tmp_path
     for found in errors_of(tmp_path):
         assert found.keys() == {"test_error", "novel_error"}
         assert None not in found.values()
+
+
+def test_all_is_measured_where_the_training_error_first_comes_down(noise_images: ImageSet, tmp_path: Path) -> None:
+    """And at the end; a run that is stopped between the two does not measure a second time."""
+    rare = {"evaluate_every": 0, "epochs": 4}
+
+    def measured(name: str) -> list[int]:
+        return [number for number, found in enumerate(errors_of(tmp_path / name)) if None not in found.values()]
+
+    trainer(noise_images, tmp_path / "never", **rare).train(Silent())
+    errors = errors_in(tmp_path / "never", 4)
+    assert len(errors) == 4
+    assert measured("never") == [3]
+    for epoch in (0, errors.index(min(errors))):
+        name, low = f"at-{epoch}", {**rare, "evaluate_at": 100 * errors[epoch]}
+        trainer(noise_images, tmp_path / name, **low).train(Silent())
+        assert measured(name) == sorted({epoch, 3})
+    at_once = {**rare, "evaluate_at": 99.9}
+    run = trainer(noise_images, tmp_path / "stopped", **at_once).run
+    experiment = Experiment(noise_images, {"test": noise_images})
+    with pytest.raises(StoppedError):
+        Trainer(run, experiment).train(StopAtEpoch(2))
+    Trainer(run, experiment).train(Silent())
+    assert measured("stopped") == [0, 3]
+
+
+class StoppedError(Exception):
+    pass
+
+
+class StopAtEpoch(Silent):
+    def __init__(self, epoch: int) -> None:
+        self.left = epoch
+
+    def epoch(self, *state: object) -> None:
+        self.left -= 1
+        if not self.left:
+            raise StoppedError
 
 
 def test_images_on_the_host_train_to_the_same_bits(noise_images: ImageSet, tmp_path: Path) -> None:

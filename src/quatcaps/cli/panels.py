@@ -20,8 +20,8 @@ PANELS: Mapping[str, tuple[str, ...]] = {
     ),
     "Device": ("device", "backend", "precision", "cuda_graph"),
     "Measuring, stopping and logging": (
-        "evaluate_every", "evaluate_images", "patience", "keep_best", "checkpoint_every", "log_every", "tensorboard",
-        "wandb",
+        "evaluate_every", "evaluate_at", "evaluate_images", "patience", "keep_best", "checkpoint_every", "log_every",
+        "tensorboard", "wandb",
     ),
 }  # fmt: skip
 """The settings of a run by section."""

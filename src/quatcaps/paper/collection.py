@@ -9,10 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from quatcaps.errors import QuatcapsError
-from quatcaps.paper.matching import Match, match
+from quatcaps.paper.matching import REFERENCES, Match, match
 from quatcaps.paper.record import RunRecord, differences, read_record, told, twin_record
 from quatcaps.paper.row import Row
-from quatcaps.paper.rows import REFERENCES
 from quatcaps.report.tables import NOTHING
 
 NAME = re.compile(r"seed-(\d+)\.json")

@@ -17,9 +17,8 @@ from quatcaps.paper.evidence_rows import (
     system_of,
 )
 from quatcaps.paper.evidence_statistics import Estimate, Sample, difference_of, mean_of, sample_of
-from quatcaps.paper.matching import match
+from quatcaps.paper.matching import REFERENCES, match
 from quatcaps.paper.row import Row
-from quatcaps.paper.rows import REFERENCES
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,7 @@ from typing import Any
 from quatcaps.models.variants import COARSE, DEEP
 from quatcaps.paper.ablation import FOLDS
 from quatcaps.paper.evidence_rates import FACTORS, SHARED, factor, rate_name
+from quatcaps.paper.matching import REFERENCES
 from quatcaps.paper.pose_rows import LIGHTER, OBJECTIVE, PRETRAINED, SMALL_RESNET, TOYS_HERE
 from quatcaps.paper.recipes import best, best_of_viewpoints
 from quatcaps.paper.row import Row, whole
@@ -124,10 +125,14 @@ class Experiment:
 
 @cache
 def given(experiment: Experiment) -> TrainingConfig:
-    """What every system is given. Novel viewpoints are measured after every epoch, to find the match."""
+    """What every system is given. Novel viewpoints are measured where the match may be: under the strict protocol, by
+    familiar test images, after every epoch; under the pooled one after the epoch that the training error tells."""
     if experiment.viewpoints == "all":
         return best(experiment.dataset).changed({"evaluate_every": 0})
-    followed = {"evaluate_every": 1, "evaluate_images": 0, "test_crops": 1}
+    at_match: dict[str, Any] = {"evaluate_every": 1}
+    if experiment.protocol == "pooled":
+        at_match = {"evaluate_every": 0, "evaluate_at": REFERENCES[experiment.viewpoints, experiment.protocol]}
+    followed = {**at_match, "evaluate_images": 0, "test_crops": 1}
     seen = {"viewpoints": experiment.viewpoints, "protocol": experiment.protocol}
     recipe = best_of_viewpoints(experiment.viewpoints, experiment.protocol, experiment.dataset)
     longer = {"epochs": experiment.epochs, "evaluate_every": 0} if experiment.epochs else {}

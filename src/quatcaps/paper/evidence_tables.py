@@ -10,7 +10,7 @@ from quatcaps.paper.evidence_lines import Line, Pair, label, matched, measured_i
 from quatcaps.paper.evidence_rates import CHOSEN, FACTORS, choice, held_out_errors, standard_error
 from quatcaps.paper.evidence_rows import CONTENDERS, EXPERIMENTS, SEARCH, Experiment, default_rate, experiment_of
 from quatcaps.paper.evidence_statistics import RESAMPLES, Estimate, mean_of, of_percents
-from quatcaps.paper.rows import REFERENCES
+from quatcaps.paper.matching import REFERENCES
 from quatcaps.report.tables import NOTHING, Table
 
 FEW = 5

@@ -17,6 +17,14 @@ from statistics import median
 from quatcaps.errors import QuatcapsError
 from quatcaps.training.log import Record
 
+REFERENCES = {
+    ("azimuth", "strict"): 3.7,
+    ("elevation", "strict"): 4.3,
+    ("azimuth", "pooled"): 3.7,
+    ("elevation", "pooled"): 4.4,
+}
+"""Table I: the error in % at which systems are compared, by viewpoints and protocol."""
+
 
 @dataclass(frozen=True)
 class Match:

@@ -14,6 +14,7 @@ from typing import Any
 
 from quatcaps.paper.ablation import rows_of_ablation
 from quatcaps.paper.evidence_rows import rows_of_evidence
+from quatcaps.paper.matching import REFERENCES
 from quatcaps.paper.pose_rows import rows_of_poses
 from quatcaps.paper.public_code import VARIANTS
 from quatcaps.paper.recipes import Recipe, best, best_of_viewpoints, paper
@@ -33,13 +34,6 @@ TABLES = {
     OF_SETTINGS: "Settings for new viewpoints, on rendered toys and on smallNORB",
 }
 DATASETS = ("smallnorb", "mnist", "fashionmnist", "svhn", "cifar10")
-REFERENCES = {
-    ("azimuth", "strict"): 3.7,
-    ("elevation", "strict"): 4.3,
-    ("azimuth", "pooled"): 3.7,
-    ("elevation", "pooled"): 4.4,
-}
-"""Table I: the error in % at which systems are compared, by viewpoints and protocol."""
 
 
 @dataclass(frozen=True)

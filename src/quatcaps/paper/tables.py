@@ -11,9 +11,10 @@ from quatcaps.paper.evidence_lines import compared
 from quatcaps.paper.evidence_tables import NOTES as EVIDENCE
 from quatcaps.paper.evidence_tables import evidence_measured, evidence_numbers, evidence_tables
 from quatcaps.paper.held_out import held_out_notes, held_out_numbers, held_out_table
+from quatcaps.paper.matching import REFERENCES
 from quatcaps.paper.pose_tables import NOTES, pose_numbers, pose_tables
 from quatcaps.paper.row import Quoted, Row
-from quatcaps.paper.rows import DATASETS, QUOTED, REFERENCES, TABLES
+from quatcaps.paper.rows import DATASETS, QUOTED, TABLES
 from quatcaps.paper.setting_tables import NOTES as SETTINGS
 from quatcaps.paper.setting_tables import setting_numbers, setting_tables
 from quatcaps.paper.viewpoint_tables import MARKED, POOLED, STRICT, viewpoint_numbers, viewpoint_table

@@ -21,9 +21,9 @@ from quatcaps.paper.marks import (
     seed_handles,
     style,
 )
-from quatcaps.paper.matching import Match, curve, trend
+from quatcaps.paper.matching import REFERENCES, Match, curve, trend
 from quatcaps.paper.row import Quoted
-from quatcaps.paper.rows import QUOTED, REFERENCES
+from quatcaps.paper.rows import QUOTED
 from quatcaps.report.canvas import INK, MUTED, RULE, SMALL, TEXT, WIDTH, dress, literal, new_figure, save
 
 WINDOW = 3.0

@@ -6,9 +6,8 @@ import statistics
 from collections.abc import Sequence
 
 from quatcaps.paper.collection import Entry, columns, spread
-from quatcaps.paper.matching import Match
+from quatcaps.paper.matching import REFERENCES, Match
 from quatcaps.paper.row import Published, Quoted
-from quatcaps.paper.rows import REFERENCES
 from quatcaps.report.tables import NOTHING, Table
 
 MEASURED = {"azimuth": "two", "elevation": "seven"}

@@ -43,6 +43,10 @@ DONE, STARTED, NONE, OTHER, DAMAGED = "done", "started", "none", "other settings
 the description of the run that was begun, cannot be read."""
 
 
+class NotTrainedError(QuatcapsError):
+    """The run that another one begins with is not trained to its end."""
+
+
 class Job(NamedTuple):
     """One run."""
 
@@ -122,7 +126,8 @@ def perform(jobs: Sequence[Job], place: Place, console: Console, deadline: Deadl
     """Trains and records what is not recorded yet, in order.
 
     A job that cannot be done is noted and the others go on; a dataset that cannot be fetched is asked for once. What
-    another process holds is looked at again in the end, for as long as something gets done.
+    another process holds, and what begins with a run that is not trained yet, is looked at again in the end, for as
+    long as something gets done.
     """
     summary, waiting, begun = Summary(), list(jobs), time.monotonic()
     unfetched: dict[str, Job] = {}
@@ -146,6 +151,10 @@ def perform(jobs: Sequence[Job], place: Place, console: Console, deadline: Deadl
             except (QuatcapsError, MemoryError, RuntimeError, OSError) as error:
                 if not isinstance(error, QuatcapsError) and not is_out_of_memory(error):
                     raise
+                if isinstance(error, NotTrainedError) and _may_still_be_trained(job, jobs, summary):
+                    say(console, f"passed over: {job} begins with {job.row.pretrained}, which is not trained yet")
+                    held.append(job)
+                    continue
                 summary.failed[job] = str(error) or "out of memory"
                 if isinstance(error, DownloadError):
                     unfetched[job.row.dataset] = job
@@ -157,6 +166,12 @@ def perform(jobs: Sequence[Job], place: Place, console: Console, deadline: Deadl
         waiting = held
     summary.seconds = time.monotonic() - begun
     return summary
+
+
+def _may_still_be_trained(job: Job, jobs: Sequence[Job], summary: Summary) -> bool:
+    """Whether the run that a job begins with is one of these, here or in another process."""
+    first = {other for other in jobs if (other.row.key, other.seed) == (job.row.pretrained, 0)}
+    return bool(first - set(summary.failed) - set(summary.before))
 
 
 def _attempt(
@@ -228,7 +243,7 @@ def pretrained(job: Job, place: Place) -> Trained | None:
             raise QuatcapsError(f"{folder} is not trained to its end")
         return trained_run(run)
     except QuatcapsError as error:
-        raise QuatcapsError(
+        raise NotTrainedError(
             f"it begins with the weights of {job.row.pretrained}, seed 0: {error}; train that first, in the same --work"
         ) from error
 

@@ -125,6 +125,12 @@ class TrainingConfig(Pipeline):
         "epochs between measurements, on the validation images where some are held out, else on the test images "
         "(never used to choose); 0: only at the end",
     )
+    evaluate_at: float = setting(
+        0.0,
+        "training error in %: also measure after the first epoch that comes so low, as where systems are compared when "
+        "they are equally good; 0: never",
+        later=True,
+    )
     evaluate_images: int = setting(2000, "images measured between epochs, a fixed choice; 0: all, as at the end")
     patience: int = setting(
         0,
@@ -173,6 +179,7 @@ class TrainingConfig(Pipeline):
             "pose_weight",
             "warmup",
             "evaluate_every",
+            "evaluate_at",
             "evaluate_images",
             "patience",
             "seed",

@@ -95,4 +95,6 @@ def images_to_measure(config: TrainingConfig, epoch: int, between: int, at_end: 
     times = 0
     if config.evaluate_every:
         times = (config.epochs - 1) // config.evaluate_every - epoch // config.evaluate_every
+    elif config.evaluate_at:
+        times = 1
     return (times * between + at_end) * config.looks

@@ -68,6 +68,13 @@ class NoLog(Log):
     def close(self) -> None: ...
 
 
+def errors_in(folder: Path, epochs: int) -> list[float]:
+    """The training errors of the first `epochs` epochs, by the log in a run's folder."""
+    path = folder / "log.jsonl"
+    records = read_log(path) if path.exists() else []
+    return [record["error"] for record in records if record["kind"] == "epoch" and record["epoch"] < epochs]
+
+
 def read_log(path: Path) -> list[Record]:
     """The records of a log; a last line cut short by a crash is left out."""
     with explained(f"read {path}"), path.open("rb") as file:

@@ -23,7 +23,7 @@ from quatcaps.training.averaging import Average
 from quatcaps.training.best import WATCHED, Choice, after, choice_in
 from quatcaps.training.checkpoint import Position
 from quatcaps.training.health import NonFiniteError
-from quatcaps.training.log import Log, NoLog
+from quatcaps.training.log import Log, NoLog, errors_in
 from quatcaps.training.measure import Rate
 from quatcaps.training.poses import pose_errors, true_poses
 from quatcaps.training.predictions import Predictor
@@ -100,6 +100,7 @@ class Trainer:
         if saved:
             self.position = self.restore(saved)
         self.choice = choice_in(run.folder, self.position.epoch) if self.config.keeps_best else None
+        self.came = any(map(self.comes_down, errors_in(run.folder, self.position.epoch)))
         self.first_step = self.position.step
         self.step.totals.copy_(torch.tensor([self.position.loss_sum, self.position.errors], dtype=torch.float64))
         self.check_together(experiment.training)
@@ -248,7 +249,7 @@ class Trainer:
         position = self.position
         loss, error = self.means()
         position.seconds += self.clock.lap()  # with the steps that a GPU had left to do
-        measured, degrees, chosen = self.measure_epoch(stopped)
+        measured, degrees, chosen = self.measure_epoch(error, stopped)
         log.write(
             "epoch",
             position.step,
@@ -263,14 +264,21 @@ class Trainer:
         if chosen is not None and chosen != self.choice and chosen.epoch == position.epoch and self.processes.leads:
             best.save(self.run.checkpoints, self.kept, position, chosen.error)
         self.choice = chosen
+        self.came |= self.comes_down(error)
         reporter.epoch(position.epoch, self.config.epochs, loss, error, measured, degrees)
         position.epoch += 1
         position.batch = 0
         self.step.totals.zero_()
 
-    def measure_epoch(self, stopped: threading.Event) -> tuple[dict[str, float], dict[str, float], Choice | None]:
-        """What is due after this epoch: errors and median degrees by set, and the best epoch so far. Where patience
-        runs out it is the last one, and the test images are measured too."""
+    def comes_down(self, error: float) -> bool:
+        """Whether a training error is as low as the one at which everything is measured."""
+        return self.config.evaluate_at > 0 and 100 * error <= self.config.evaluate_at
+
+    def measure_epoch(
+        self, error: float, stopped: threading.Event
+    ) -> tuple[dict[str, float], dict[str, float], Choice | None]:
+        """What is due after this epoch, of a training error: errors and median degrees by set, and the best epoch so
+        far. Where patience runs out it is the last one, and the test images are measured too."""
         epoch, chosen = self.position.epoch, self.choice
         measured: dict[str, float] = {}
         degrees: dict[str, float] = {}
@@ -282,7 +290,8 @@ class Trainer:
                     degrees[name] = median
 
         last = epoch + 1 == self.config.epochs
-        if last or (self.config.evaluate_every and (epoch + 1) % self.config.evaluate_every == 0):
+        usual = self.config.evaluate_every and (epoch + 1) % self.config.evaluate_every == 0
+        if last or usual or (self.comes_down(error) and not self.came):
             look(self.measured if last else self.sampled)
             if self.config.keeps_best:
                 chosen = after(chosen, epoch, measured[WATCHED])
