@@ -218,15 +218,6 @@ def test_a_lock_is_held_by_one(tmp_path: Path) -> None:
         pass
 
 
-def test_nothing_that_loads_weights_needs_a_unix(tmp_path: Path) -> None:
-    """No module that `import quatcaps` and `quatcaps.load` import needs one that only Unix has."""
-    code = (
-        "import sys; sys.modules['fcntl'] = None; sys.modules['resource'] = None\n"
-        "import quatcaps; quatcaps.load; import quatcaps.cli.datasets, quatcaps.data.download, quatcaps.weights.zoo"
-    )
-    subprocess.run([sys.executable, "-c", code], check=True, cwd=tmp_path)
-
-
 def test_tensors_can_be_read_by_those_who_may_read_other_files(tmp_path: Path) -> None:
     with new_file(tmp_path / "a.json") as text, new_file(tmp_path / "a.safetensors") as tensors:
         text.write_text("{}")

@@ -22,6 +22,7 @@ for name in ("getuid", "geteuid", "fork", "register_at_fork", "killpg", "setsid"
     delattr(os, name)
 for name in ("SIGKILL", "SIGHUP", "SIGUSR1", "SIGALRM"):
     delattr(signal, name)
+import quatcaps.cli.datasets, quatcaps.data.download
 sys.argv[1:] = ["predict", "--weights", "qcn-mnist", sys.argv[1], "--device", "cpu"]
 from quatcaps.__main__ import main
 main()

@@ -45,7 +45,7 @@ def own_images(tmp_path: Path) -> Path:
     return tmp_path / "own[i].npz"
 
 
-@pytest.mark.parametrize("name", ["qcn[lr=0.1]", "x[", "[red]x[/red]", "[bold]"])
+@pytest.mark.parametrize("name", ["qcn[lr=0.1]", "x[", "x[/b]", "[red]x[/red]", "[bold]"])
 def test_brackets_in_paths_are_printed_as_they_are(
     name: str, own_images: Path, picture: Path, tmp_path: Path, command: Callable
 ) -> None:
@@ -74,29 +74,6 @@ def test_brackets_in_paths_are_printed_as_they_are(
     ):
         shown = command(*arguments, *([picture] if arguments[0] == "predict" else []))
         assert shown.code == 0, shown.err
-
-
-def test_closing_tag_as_a_folder(own_images: Path, tmp_path: Path) -> None:
-    """In a program of its own, whose standard output is no terminal."""
-    folder = tmp_path / "x[" / "b]"
-    arguments = [
-        "train",
-        "--dataset",
-        own_images,
-        "--model",
-        "cnn-small",
-        "--image-size",
-        0,
-        "--crop",
-        28,
-        "--epochs",
-        1,
-    ]
-    arguments += ["--batch", 8, "--device", "cpu", "--output", folder, "--data-dir", tmp_path]
-    program = [sys.executable, "-m", "quatcaps.cli", *map(str, arguments)]
-    finished = subprocess.run(program, capture_output=True, text=True, check=False)
-    assert finished.returncode == 0, finished.stderr
-    assert f"run in {folder}\n" in finished.stdout
 
 
 BOTH = """

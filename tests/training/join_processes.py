@@ -17,6 +17,7 @@ from functools import partial
 from pathlib import Path
 
 import torch
+import torch._dynamo  # as optimisers do: once, before it becomes two
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
