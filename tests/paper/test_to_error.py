@@ -86,6 +86,7 @@ def test_every_combination_is_tried_on_held_out_images_alone() -> None:
         ({"validation": 0.1, "tried": ("epochs=many",)}, "epochs = 'many'"),
         ({"validation": 0.1, "tried": ("crop=90",)}, "crop = 90"),
         ({"validation": 0.1, "tried": ("wandb=a/b",)}, "cannot be the name of a folder"),
+        ({"datasets": ("smallnorb",), "validation": 0.1, "tried": ("mixup=0.2",)}, "mixup = 0.2 with loss = spread"),
     ],
 )
 def test_what_cannot_be_is_said_before_anything_is_trained(asked: dict, words: str) -> None:
@@ -99,6 +100,8 @@ def test_other_recipes_are_compared_on_held_out_images_too(tmp_path: Path) -> No
     assert [row.key for row in (kept, longer)] == [f"best-held-out/cifar10/epochs={epochs}" for epochs in (120, 300)]
     assert kept.config(2) == best("cifar10").changed({"validation": 0.1, "test": False, "seed": 2})
     assert (longer.config(0).epochs, longer.timed) == (300, False)
+    mixed = replace(asked, tried=("mixup=0,0.2",)).rows()[1].config(0)
+    assert mixed.mixup == 0.2, "which the loss of this recipe allows, and that of the first run does not"
     network = replace(asked, tried=("model=qcn-rotor-deep",)).rows()[0].config(0)
     assert (network.model, network.model_settings) == ("qcn-rotor-deep", {})
     for row, percent in ((kept, 9.6), (longer, 8.8)):

@@ -26,6 +26,7 @@ from quatcaps.paper.rows import DATASETS, PUBLISHED
 from quatcaps.paper.stopping import stopping_after
 from quatcaps.paper.work import DONE, Place, Summary, in_order, perform, state
 from quatcaps.paper.workers import perform_side_by_side
+from quatcaps.settings import read
 from quatcaps.training.config import TrainingConfig
 from quatcaps.training.loop import RunInterruptedError
 from quatcaps.training.processes import check_alone
@@ -170,7 +171,8 @@ def combinations(tried: Sequence[str]) -> list[dict[str, Any]]:
 
 
 def values_of(text: str) -> tuple[str, list[Any]]:
-    """A setting and its values from NAME=VALUE,VALUE; `-` and `_` in a name are the same."""
+    """A setting and its values from NAME=VALUE,VALUE; `-` and `_` in a name are the same. Whether a recipe can have
+    them is not asked here."""
     written, equals, rest = text.partition("=")
     name = written.strip().replace("-", "_")
     defaults = {field.name: getattr(TrainingConfig(), field.name) for field in dataclasses.fields(TrainingConfig)}
@@ -179,8 +181,7 @@ def values_of(text: str) -> tuple[str, list[Any]]:
         raise QuatcapsError(f"--try {text!r}: write it as NAME=VALUE,VALUE, such as epochs=20,30")
     if name not in known:
         raise unknown_name("setting to try", name, known)
-    read = [TrainingConfig.from_json({"validation": 0.1, name: value.strip()}) for value in rest.split(",")]
-    values = list(dict.fromkeys(getattr(config, name) for config in read))
+    values = list(dict.fromkeys(read(TrainingConfig, {name: value.strip()}, "")[name] for value in rest.split(",")))
     if bad := next((value for value in values if "/" in str(value)), None):
         raise QuatcapsError(f"--try {name}={bad}: a value with / cannot be the name of a folder")
     return name, values
