@@ -11,6 +11,7 @@ import torch
 import late_epochs
 import pictures
 from late_epochs import AVERAGE, NEW, NEW_AVERAGE, RUNNING, Followed, configured, draw, follow, path_of, table_of
+from narrow import NARROW
 from quatcaps.data.imageset import ImageSet
 from quatcaps.data.splits import Experiment
 from quatcaps.errors import QuatcapsError
@@ -26,13 +27,7 @@ pytestmark = pytest.mark.usefixtures("unchecked")
 CPU = torch.device("cpu")
 CONFIG = TrainingConfig(
     model="qcn-small",
-    model_settings={
-        "primary": 2,
-        "pose_blocks": ((4, 2), (4, 2)),
-        "activation_blocks": ((4, 4),),
-        "joint_blocks": ((4, 2), (4, 2)),
-        "capsules": ((3, 3, 2), (3, 3, 1)),
-    },
+    model_settings=NARROW,
     image_size=32,
     crop=28,
     epochs=3,

@@ -12,21 +12,9 @@ from numpy.typing import NDArray
 from scipy.interpolate import BSpline
 from torch import Tensor
 
-from quatcaps.data.preprocessing import (
-    Draws,
-    bends,
-    centre_crop,
-    draws,
-    for_evaluation,
-    for_training,
-    jitter,
-    mirror,
-    standardise_channels,
-    standardise_views,
-    views_for_evaluation,
-    warped_windows,
-    windows,
-)
+from quatcaps.data.preprocessing import Draws, draws, for_evaluation, for_training, jitter, views_for_evaluation
+from quatcaps.data.standardising import standardise_channels, standardise_views
+from quatcaps.data.windows import bends, centre_crop, mirror, warped_windows, windows
 from quatcaps.errors import QuatcapsError
 from quatcaps.pipelines import PIPELINES, Pipeline
 

@@ -7,7 +7,8 @@ import copy
 import torch
 from torch import Tensor, nn
 
-from quatcaps.data.preprocessing import centre_crop, standardise_channels, standardise_images, standardise_views
+from quatcaps.data.standardising import standardise_channels, standardise_images, standardise_views
+from quatcaps.data.windows import centre_crop
 from quatcaps.layers import CapsuleLayer, use_backend
 from quatcaps.models import Network
 from quatcaps.pipelines import Pipeline

@@ -18,7 +18,8 @@ from torch.nn import functional
 from quatcaps.accelerator import current
 from quatcaps.data.batches import mix
 from quatcaps.data.imageset import ImageSet
-from quatcaps.data.preprocessing import standardised, windows
+from quatcaps.data.standardising import standardised
+from quatcaps.data.windows import windows
 from quatcaps.errors import QuatcapsError
 from quatcaps.robustness.victims import Victim, under_attack
 from quatcaps.training.measure import Rate

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from quatcaps.data.batches import mix
 from quatcaps.data.imageset import ImageSet
-from quatcaps.data.preprocessing import centre_crop
+from quatcaps.data.windows import centre_crop
 from quatcaps.errors import at_least_one
 from quatcaps.robustness.attacks import WITHIN, Effort
 from quatcaps.robustness.balls import Radius

@@ -10,7 +10,8 @@ import torch
 from torch import Tensor
 
 from quatcaps.accelerator import current, rounding
-from quatcaps.data.preprocessing import SMALLEST_DEVIATION, centre_crop, standardised
+from quatcaps.data.standardising import SMALLEST_DEVIATION, standardised
+from quatcaps.data.windows import centre_crop
 from quatcaps.errors import QuatcapsError
 from quatcaps.layers.capsules import without_autocast
 from quatcaps.layers.explanation import stopped_early
