@@ -15,9 +15,9 @@ from made_up import leave, made_up
 from quatcaps.paper import reproduce, torchrun
 from quatcaps.paper.launch import command as launched
 from quatcaps.paper.miniature import quick
-from quatcaps.paper.reproduce import Request, seeds_of, select
+from quatcaps.paper.reproduce import Request, listing, seeds_of, select
 from quatcaps.paper.rows import ROWS
-from quatcaps.paper.work import Job, Summary
+from quatcaps.paper.work import Job, Summary, in_order
 
 pytestmark = pytest.mark.usefixtures("unchecked")
 ROW, POOLED = "azimuth-strict/em", "elevation-pooled/em"
@@ -65,6 +65,16 @@ def test_quick(command: Callable, places: tuple[object, ...], tmp_path: Path) ->
     outcome = command("reproduce", "table1", *places, "--render")
     assert "training qcn" not in outcome.out
     assert (tmp_path / "results/table1.md").exists()
+
+
+def test_the_list_has_no_columns_that_say_nothing(tmp_path: Path) -> None:
+    def columns(*tables: str) -> tuple[str, ...]:
+        request = Request(tables, output=tmp_path)
+        return listing(in_order(request.chosen_rows(), (0,)), request.place, tables)[0].columns
+
+    assert columns("evidence") == ("row", "seed", "state", "minutes")
+    assert columns("table1") == ("row", "seed", "published (%)", "state", "minutes")
+    assert columns("table1", "table2") == ("row", "tables", "seed", "published (%)", "state", "minutes")
 
 
 def test_one_damaged_record_is_told_in_the_list(command: Callable, places: tuple[object, ...], tmp_path: Path) -> None:

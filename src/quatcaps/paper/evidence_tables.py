@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from quatcaps.paper.collection import Entry
 from quatcaps.paper.evidence_lines import Line, Pair, label, matched, measured_in, paired, searches
 from quatcaps.paper.evidence_rates import CHOSEN, FACTORS, choice, held_out_errors, standard_error
-from quatcaps.paper.evidence_rows import CONTENDERS, EXPERIMENTS, SEARCH, Experiment, default_rate, experiment_of
+from quatcaps.paper.evidence_rows import CONTENDERS, EXPERIMENTS, Experiment, default_rate, experiment_of
 from quatcaps.paper.evidence_statistics import RESAMPLES, Estimate, mean_of, of_percents
 from quatcaps.paper.matching import REFERENCES
 from quatcaps.report.tables import NOTHING, Table
@@ -43,20 +43,21 @@ VERDICTS = {1: "QCN is better", -1: "QCN is worse", 0: NOT_TOLD}
 
 
 def evidence_tables(lines: Mapping[str, Sequence[Line]], entries: Sequence[Entry]) -> tuple[Table, ...]:
-    """One for each experiment, at the end of training; other pairs; the match; the rates."""
-    ends = tuple(end_table(EXPERIMENTS[name], found) for name, found in lines.items())
-    return (*ends, pair_table(lines), match_table(entries), rate_table(entries))
+    """One for each experiment that has a run, at the end of training; other pairs; the match; the rates. None is
+    empty."""
+    ends = (end_table(EXPERIMENTS[name], found) for name, found in lines.items() if is_begun(found))
+    tables = (*ends, pair_table(lines), match_table(entries), rate_table(entries))
+    return tuple(table for table in tables if table.rows)
 
 
-def evidence_measured(tables: Sequence[Table], entries: Sequence[Entry]) -> tuple[Table, ...]:
-    """Those that have a run; the last three are of all experiments."""
-    trained = [entry.row for entry in entries if entry.records]
-    titles = {EXPERIMENTS[experiment_of(row)].title for row in trained if row.recipe != SEARCH}
-    *ends, pairs, at_match, rates = tables
-    found = [table for table in ends if table.title.split(":")[0] in titles]
-    found += [pairs] if pairs.rows else []
-    found += [at_match] if any(row.matched for row in trained) else []
-    return (*found, rates) if rates.rows else tuple(found)
+def is_begun(lines: Sequence[Line]) -> bool:
+    return any(line.seeds for line in lines)
+
+
+def evidence_notes(lines: Mapping[str, Sequence[Line]]) -> tuple[str, ...]:
+    """What there is to say of the tables, and which experiments have none."""
+    titles = [EXPERIMENTS[name].title for name, found in lines.items() if not is_begun(found)]
+    return (*NOTES, f"Without a run yet: {'; '.join(titles)}.") if titles else NOTES
 
 
 def end_table(experiment: Experiment, lines: Sequence[Line]) -> Table:
@@ -131,17 +132,18 @@ def told(found: Estimate | None, *, signed: bool = False) -> str:
 
 
 def match_table(entries: Sequence[Entry]) -> Table:
-    """Novel errors where familiar ones match, as the paper compares, with the epoch of each match."""
+    """Novel errors where familiar ones match, as the paper compares, with the epoch of each match; of systems that have
+    a run."""
     rows = []
     for entry in entries:
-        if not entry.row.matched:
+        if not entry.row.matched or not entry.records:
             continue
         experiment, found = EXPERIMENTS[experiment_of(entry.row)], matched(entry)
         reference = REFERENCES[entry.row.viewpoints, entry.row.protocol]
         epochs = ", ".join(NOTHING if epoch is None else str(epoch) for epoch in found.epochs)
         mean = told(mean_of(of_percents(found.novel))) if found.novel else NOTHING
-        count = f"{found.reached} of {len(found.epochs)}" if found.epochs else NOTHING
-        rows.append((experiment.title, label(entry.row), f"{reference:g}", mean, count, epochs or NOTHING))
+        count = f"{found.reached} of {len(found.epochs)}"
+        rows.append((experiment.title, label(entry.row), f"{reference:g}", mean, count, epochs))
     columns = ("experiment", "system", "matched at (%)", "novel (%)", "seeds that came to it", "epoch of each seed")
     return Table("At the match", columns, tuple(rows))
 

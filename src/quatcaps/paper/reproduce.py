@@ -115,7 +115,7 @@ def reproduce(request: Request, console: Console, *, only_render: bool = False, 
     rows, place = request.chosen_rows(), request.place
     jobs = in_order(rows, request.seeds)
     if only_list:
-        table, damaged = listing(jobs, place)
+        table, damaged = listing(jobs, place, request.tables)
         console.print(table.rich(console.width))
         for line in (*damaged, *left_over(rows, jobs, place)):
             say(console, line)
@@ -200,8 +200,9 @@ def left_over(rows: Sequence[Row], jobs: Sequence[Job], place: Place) -> list[st
     return [*lines, f"asked for: {cost_of(jobs, place, times)}"]
 
 
-def listing(jobs: Sequence[Job], place: Place) -> tuple[Table, list[str]]:
-    """Every run with its state and how long it took; and what is wrong with those that are damaged."""
+def listing(jobs: Sequence[Job], place: Place, tables: Sequence[str]) -> tuple[Table, list[str]]:
+    """Every run with its state and how long it took, with its table where several were asked for; and what is wrong
+    with those that are damaged."""
     lines, damaged = [], []
     for job in jobs:
         found, minutes, published = standing(job, place), NOTHING, job.row.published
@@ -210,14 +211,16 @@ def listing(jobs: Sequence[Job], place: Place) -> tuple[Table, list[str]]:
         if found.problem:
             damaged.append(f"{job} is damaged: {found.problem}; --again trains it again")
         lines.append(
-            (
-                job.row.key,
-                ", ".join(job.row.tables),
-                str(job.seed),
-                NOTHING if published is None else f"{published.error:g}",
-                found.state,
-                minutes,
-            )
+            {
+                "row": job.row.key,
+                "tables": ", ".join(name for name in job.row.tables if name in tables),
+                "seed": str(job.seed),
+                "published (%)": NOTHING if published is None else f"{published.error:g}",
+                "state": found.state,
+                "minutes": minutes,
+            }
         )
-    names = ("row", "tables", "seed", "published (%)", "state", "training (min)")
-    return Table("", names, tuple(lines)), damaged
+    left_out = {"tables"} if len(set(tables)) == 1 else set[str]()
+    left_out |= {"published (%)"} if all(line["published (%)"] == NOTHING for line in lines) else set()
+    names = [name for name in ("row", "tables", "seed", "published (%)", "state", "minutes") if name not in left_out]
+    return Table("", tuple(names), tuple(tuple(line[name] for name in names) for line in lines)), damaged

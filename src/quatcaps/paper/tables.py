@@ -8,8 +8,7 @@ from typing import NamedTuple
 
 from quatcaps.paper.collection import LATE, Entry, columns, spread
 from quatcaps.paper.evidence_lines import compared
-from quatcaps.paper.evidence_tables import NOTES as EVIDENCE
-from quatcaps.paper.evidence_tables import evidence_measured, evidence_numbers, evidence_tables
+from quatcaps.paper.evidence_tables import evidence_notes, evidence_numbers, evidence_tables
 from quatcaps.paper.held_out import held_out_notes, held_out_numbers, held_out_table
 from quatcaps.paper.matching import REFERENCES
 from quatcaps.paper.pose_tables import NOTES, pose_numbers, pose_tables
@@ -102,7 +101,7 @@ def page(name: str, entries: Sequence[Entry], *, quoted: bool = True) -> Page:
     if name == "evidence":
         lines = compared(shown)
         tables = evidence_tables(lines, shown)
-        return Page(title, EVIDENCE, tables, evidence_measured(tables, shown), evidence_numbers(lines))
+        return Page(title, evidence_notes(lines), tables, tables, evidence_numbers(lines))
     if name == "settings":
         tables = setting_tables(shown)
         return Page(title, SETTINGS, tables, tables if measured else (), setting_numbers(shown))
