@@ -45,7 +45,7 @@ from quatcaps.report.styles import BLUE, GREEN, ORANGE, VERMILLION
 from quatcaps.report.tables import Table
 from quatcaps.training.averaging import Average
 from quatcaps.training.config import TrainingConfig
-from quatcaps.training.loop import sample
+from quatcaps.training.measuring import sample
 from quatcaps.training.predictions import Predictor
 from quatcaps.training.run import choose_device, versions
 from quatcaps.training.schedule import learning_rate

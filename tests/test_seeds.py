@@ -20,7 +20,7 @@ from quatcaps.data.preprocessing import draws
 from quatcaps.data.splits import arrange, hold_out
 from quatcaps.layers.dropout import Dropout
 from quatcaps.pipelines import Pipeline
-from quatcaps.training.loop import sample
+from quatcaps.training.measuring import sample
 
 KEYS = mixed(torch.tensor(5)) + torch.arange(4) * STEP
 

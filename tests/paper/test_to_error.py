@@ -25,8 +25,8 @@ from quatcaps.paper.row import Row
 from quatcaps.paper.rows import DATASETS
 from quatcaps.paper.to_error import Request, combinations
 from quatcaps.training.config import TrainingConfig
-from quatcaps.training.loop import Trainer
 from quatcaps.training.measure import Rate
+from quatcaps.training.measuring import Measuring
 
 PAPER = {"smallnorb": 2.29, "mnist": 0.37, "fashionmnist": 6.92, "svhn": 4.63, "cifar10": 13.92}
 
@@ -127,7 +127,7 @@ def test_the_throw_away_start_leaves_nothing(
     noise_images: ImageSet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     config = TrainingConfig(model="cnn-small", image_size=32, crop=28, batch=1000, device="cpu")
-    monkeypatch.setattr(Trainer, "measure", None)  # no test image is looked at
+    monkeypatch.setattr(Measuring, "measure", None)  # no test image is looked at
     before = torch.random.get_rng_state()
     assert timed.warm_up(config, Experiment(noise_images, {"test": noise_images}), tmp_path / "run") == 1
     assert timed.warm_up(config.changed({"batch": 8}), Experiment(noise_images, {}), tmp_path / "run") == 2

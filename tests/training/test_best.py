@@ -6,6 +6,7 @@ import io
 import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -15,11 +16,12 @@ import quatcaps
 from quatcaps.data.imageset import ImageSet
 from quatcaps.data.splits import Experiment, hold_out
 from quatcaps.errors import QuatcapsError
-from quatcaps.training import best, checkpoint, loop
+from quatcaps.training import best, checkpoint
 from quatcaps.training.best import Choice, after, choice_of
 from quatcaps.training.config import TrainingConfig
 from quatcaps.training.log import read_log
 from quatcaps.training.loop import Trainer
+from quatcaps.training.measuring import Found, Measuring
 from quatcaps.training.more_epochs import stopped_early, with_epochs
 from quatcaps.training.run import create_run, open_run
 from quatcaps.training.start import train_run
@@ -73,14 +75,21 @@ def told_errors(experiment: Experiment) -> Iterator[list[tuple[int, int]]]:
     """Errors as if the network had made them; gives the epoch and the number of images of each measurement."""
     seen: list[tuple[int, int]] = []
 
-    def measure(self: Trainer, images: ImageSet, *rest: object) -> tuple[float, None]:
+    after_epoch, now = Measuring.after_epoch, list[int]()
+
+    def remembered(self: Measuring, epoch: int, *rest: Any) -> Found:
+        now[:] = [epoch]
+        return after_epoch(self, epoch, *rest)
+
+    def measure(self: Measuring, images: ImageSet, *rest: object) -> tuple[float, None]:
         assert experiment.validation is not None
-        seen.append((self.position.epoch, len(images)))
-        error = ERRORS[self.position.epoch]
+        seen.append((now[0], len(images)))
+        error = ERRORS[now[0]]
         return (error if len(images) == len(experiment.validation) else 1 - error), None
 
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(loop.Trainer, "measure", measure)
+        patched.setattr(Measuring, "after_epoch", remembered)
+        patched.setattr(Measuring, "measure", measure)
         yield seen
 
 

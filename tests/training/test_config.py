@@ -53,6 +53,8 @@ def test_configuration_is_frozen() -> None:
         ({"weight_decay": -1.0}, "weight_decay = -1.0: it must be 0 or more"),
         ({"averaging": 1.0}, "averaging = 1.0: it must be 0 or more and below 1"),
         ({"label_smoothing": -0.1}, "label_smoothing = -0.1"),
+        ({"evaluate_at": -1.0}, "evaluate_at = -1.0: it must be 0 or more"),
+        ({"evaluate_at": 101.0}, "evaluate_at = 101.0: it is an error in %, so at most 100"),
         ({"mixup": 0.6, "loss": "cross-entropy"}, "mixup = 0.6: it must be from 0 to 0.5"),
         ({"mixup": math.nan, "loss": "cross-entropy"}, "mixup = nan: it must be from 0 to 0.5"),
         ({"mixup": 0.2}, "mixup = 0.2 with loss = spread: mixed images have two classes; give --loss cross-entropy"),

@@ -83,8 +83,8 @@ def test_measurements_by_graphs_find_what_the_network_says(
     monkeypatch.setattr(predictions, "LARGEST_BATCH", 16)
     run = trainer(noise_images, tmp_path, averaging=0.9)
     run.train(Silent())
-    assert sorted(len(graph.pixels) for graph in run.predictor.graphs.values() if graph) == [12, 16]
-    by_graph = run.predictor(noise_images)
+    assert sorted(len(graph.pixels) for graph in run.measuring.predictor.graphs.values() if graph) == [12, 16]
+    by_graph = run.measuring.predictor(noise_images)
     plain = Predictor(run.kept, run.config, run.device, capture=False)(noise_images)
     assert torch.equal(by_graph.activations, plain.activations)
     assert by_graph.poses is not None

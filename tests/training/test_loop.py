@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import math
 from pathlib import Path
-from threading import Event
 from typing import Any
 
 import pytest
@@ -21,7 +20,8 @@ from quatcaps.training import checkpoint
 from quatcaps.training.config import TrainingConfig
 from quatcaps.training.health import NonFiniteError
 from quatcaps.training.log import errors_in, read_log
-from quatcaps.training.loop import Trainer, sample
+from quatcaps.training.loop import Trainer
+from quatcaps.training.measuring import sample
 from quatcaps.training.progress import TrainingProgress
 from quatcaps.training.run import choose_device, create_run
 from quatcaps.training.schedule import learning_rate
@@ -194,7 +194,7 @@ def test_bf16_is_for_the_convolutions_of_training_alone(noise_images: ImageSet, 
     full.step(batch.images, batch.labels, 1e-3, 0)
     assert found.step.loss.item() != full.step.loss.item()
     assert found.step.loss.item() == pytest.approx(full.step.loss.item(), rel=0.1)
-    found.measure(noise_images.select(torch.arange(4)), Event())
+    found.measuring.measure(noise_images.select(torch.arange(4)), lambda: None)
     assert seen["convolution"] == torch.float32
     assert "precision" not in full.config.to_json()
     with pytest.raises(QuatcapsError, match="unknown precision 'fp16'"):

@@ -200,6 +200,8 @@ class TrainingConfig(Pipeline):
             if not 0 <= getattr(self, name) < 1:
                 raise QuatcapsError(f"{name} = {getattr(self, name)}: it must be 0 or more and below 1")
 
+        if self.evaluate_at > 100:
+            raise QuatcapsError(f"evaluate_at = {self.evaluate_at}: it is an error in %, so at most 100")
         self._check_mixup()
         self._check_choosing()
         numbers_of(self.class_weights)

@@ -5,28 +5,25 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import torch
 
-from quatcaps.data.batches import TrainingBatches, mix
+from quatcaps.data.batches import TrainingBatches
 from quatcaps.data.imageset import ImageSet
-from quatcaps.data.placement import placed
 from quatcaps.data.splits import Experiment
 from quatcaps.errors import QuatcapsError
 from quatcaps.layers import use_backend
 from quatcaps.models import Network
 from quatcaps.training import best, checkpoint
 from quatcaps.training.averaging import Average
-from quatcaps.training.best import WATCHED, Choice, after, choice_in
+from quatcaps.training.best import WATCHED
 from quatcaps.training.checkpoint import Position
 from quatcaps.training.health import NonFiniteError
-from quatcaps.training.log import Log, NoLog, errors_in
-from quatcaps.training.measure import Rate
-from quatcaps.training.poses import pose_errors, true_poses
-from quatcaps.training.predictions import Predictor
+from quatcaps.training.log import Log, NoLog
+from quatcaps.training.measuring import Measuring
 from quatcaps.training.processes import ALONE, Processes
 from quatcaps.training.reporters import Reporter
 from quatcaps.training.run import Run, choose_device
@@ -37,7 +34,6 @@ from quatcaps.training.trackers import TensorBoard, Tracker, WeightsAndBiases
 
 SECONDS_UNSEEN = 0.2  # between reports of a GPU's steps
 STEPS_UNSEEN = 10  # where several processes train on GPUs
-SAMPLE = -2  # a stream of chance beside those of the epochs
 
 
 class RunInterruptedError(QuatcapsError):
@@ -86,21 +82,12 @@ class Trainer:
             views=self.config.pose_weight > 0,
             mixup=self.config.mixup,
         )
-        captured = self.config.cuda_graph and not self.processes.several
-        self.predictor = Predictor(self.kept, self.config, self.device, capture=captured)
-        self.measured = experiment.measured
-        # A choice among epochs is made by all validation images, of which the last epoch has no more than the others.
-        count = 0 if self.config.keeps_best else self.config.evaluate_images
-        self.sampled = {
-            name: placed(sample(images, count, self.config.seed), self.device)
-            for name, images in watched(experiment).items()
-        }
+        self.measuring = Measuring(self.kept, self.config, experiment, self.device, self.processes)
         self.position, self.clock = Position(), Clock()
         saved = checkpoint.checkpoints(run.checkpoints)
         if saved:
             self.position = self.restore(saved)
-        self.choice = choice_in(run.folder, self.position.epoch) if self.config.keeps_best else None
-        self.came = any(map(self.comes_down, errors_in(run.folder, self.position.epoch)))
+        self.measuring.go_on(run.folder, self.position.epoch)
         self.first_step = self.position.step
         self.step.totals.copy_(torch.tensor([self.position.loss_sum, self.position.errors], dtype=torch.float64))
         self.check_together(experiment.training)
@@ -148,7 +135,7 @@ class Trainer:
 
     @property
     def stopped_early(self) -> bool:
-        return self.choice is not None and self.choice.exhausted(self.config.patience)
+        return self.measuring.stopped_early
 
     def rate(self, step: int) -> float:
         """The learning rate of a step, by the epochs that the run had then."""
@@ -249,68 +236,24 @@ class Trainer:
         position = self.position
         loss, error = self.means()
         position.seconds += self.clock.lap()  # with the steps that a GPU had left to do
-        measured, degrees, chosen = self.measure_epoch(error, stopped)
+        found = self.measuring.after_epoch(position.epoch, error, lambda: self.heed(stopped))
         log.write(
             "epoch",
             position.step,
             epoch=position.epoch,
             loss=loss,
             error=error,
-            **{f"{name}_error": measured.get(name) for name in self.measured},
-            **{f"{name}_degrees": median for name, median in degrees.items()},
+            **{f"{name}_error": found.errors.get(name) for name in self.measuring.at_end},
+            **{f"{name}_degrees": median for name, median in found.degrees.items()},
             learning_rate=self.rate(position.step - 1),
             seconds=round(position.seconds, 3),
         )
-        if chosen is not None and chosen != self.choice and chosen.epoch == position.epoch and self.processes.leads:
-            best.save(self.run.checkpoints, self.kept, position, chosen.error)
-        self.choice = chosen
-        self.came |= self.comes_down(error)
-        reporter.epoch(position.epoch, self.config.epochs, loss, error, measured, degrees)
+        if found.is_best and self.processes.leads:
+            best.save(self.run.checkpoints, self.kept, position, found.errors[WATCHED])
+        reporter.epoch(position.epoch, self.config.epochs, loss, error, found.errors, found.degrees)
         position.epoch += 1
         position.batch = 0
         self.step.totals.zero_()
-
-    def comes_down(self, error: float) -> bool:
-        """Whether a training error is as low as the one at which everything is measured."""
-        return self.config.evaluate_at > 0 and 100 * error <= self.config.evaluate_at
-
-    def measure_epoch(
-        self, error: float, stopped: threading.Event
-    ) -> tuple[dict[str, float], dict[str, float], Choice | None]:
-        """What is due after this epoch, of a training error: errors and median degrees by set, and the best epoch so
-        far. Where patience runs out it is the last one, and the test images are measured too."""
-        epoch, chosen = self.position.epoch, self.choice
-        measured: dict[str, float] = {}
-        degrees: dict[str, float] = {}
-
-        def look(sets: Mapping[str, ImageSet]) -> None:
-            for name, images in sets.items():
-                measured[name], median = self.measure(images, stopped)
-                if median is not None:
-                    degrees[name] = median
-
-        last = epoch + 1 == self.config.epochs
-        usual = self.config.evaluate_every and (epoch + 1) % self.config.evaluate_every == 0
-        if last or usual or (self.comes_down(error) and not self.came):
-            look(self.measured if last else self.sampled)
-            if self.config.keeps_best:
-                chosen = after(chosen, epoch, measured[WATCHED])
-                if not last and chosen.exhausted(self.config.patience):
-                    look({name: images for name, images in self.measured.items() if name != WATCHED})
-        return measured, degrees, chosen
-
-    def measure(self, images: ImageSet, stopped: threading.Event) -> tuple[float, float | None]:
-        """The error on some images and, under a pose objective, the median error of poses in degrees; every process
-        looks at its part of them."""
-        part, own = self.processes.part(images)
-        found = self.predictor(part, lambda done, total: self.heed(stopped))
-        wrong = found.activations.argmax(1).ne(part.labels)[own].sum()
-        error = Rate(self.processes.sum(int(wrong)), len(images)).percent / 100
-        if not self.config.pose_weight or found.poses is None:
-            return error, None
-        poses = self.processes.gathered(true_poses(found.poses, part.labels), len(images))
-        found_errors = pose_errors(images, poses)
-        return error, None if found_errors is None else found_errors.median
 
     def save(self) -> Path:
         with self.named_failure():
@@ -321,17 +264,3 @@ class Trainer:
             return checkpoint.path_of(self.run.checkpoints, self.position)
         average = None if self.average is None else self.average.network
         return checkpoint.save(self.run.checkpoints, self.network, self.step.optimiser, self.position, average)
-
-
-def watched(experiment: Experiment) -> dict[str, ImageSet]:
-    """What is measured between epochs: the validation set where there is one, else the test sets. A run whose settings
-    may be chosen by its validation set shows no test error, from familiar viewpoints or novel ones, before its end."""
-    return experiment.tests if experiment.validation is None else {"validation": experiment.validation}
-
-
-def sample(images: ImageSet, count: int, seed: int) -> ImageSet:
-    """A fixed choice of `count` images; all of them for 0."""
-    if not 0 < count < len(images):
-        return images
-    generator = torch.Generator().manual_seed(mix(seed, SAMPLE))
-    return images.select(torch.randperm(len(images), generator=generator)[:count].sort().values)

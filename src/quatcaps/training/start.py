@@ -178,7 +178,7 @@ def train_to_end(
         f"{trainer.batches.count:,} images of {config.dataset}{source} on {trainer.device}{together}{begun}; run in "
         f"{run.folder}",
     )
-    between, at_end = (sum(map(len, sets.values())) for sets in (trainer.sampled, trainer.measured))
+    between, at_end = (sum(map(len, sets.values())) for sets in (trainer.measuring.between, trainer.measuring.at_end))
     measured = images_to_measure(config, trainer.position.epoch, between, at_end)
     estimate = Estimate(console, config, measured, on_cpu=trainer.device.type == "cpu")
     with TrainingProgress(console) as progress:
