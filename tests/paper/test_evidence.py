@@ -32,6 +32,7 @@ from quatcaps.paper.evidence_rows import (
 )
 from quatcaps.paper.evidence_statistics import Estimate
 from quatcaps.paper.evidence_tables import match_table, pair_verdict, rate_table
+from quatcaps.paper.evidence_toys import toy_table
 from quatcaps.paper.miniature import quick
 from quatcaps.paper.reproduce import Request, select
 from quatcaps.paper.rows import ROWS
@@ -171,7 +172,7 @@ def test_after_more_epochs_there_is_no_match(tmp_path: Path) -> None:
     entries = [*found, Entry(resnet, (made_up(resnet, 0, epochs=180),))]
     made = page("evidence", entries)
     titles = [table.title.split(":")[0] for table in made.measured]
-    assert titles == ["Azimuth, strict, 180 epochs", "Other pairs"]
+    assert titles == ["Azimuth, strict, 180 epochs", "Other pairs", "Errors by toy"]
     numbers = csv.DictReader(made.numbers.csv().splitlines())
     assert {line["matched_seeds"] for line in numbers if line["experiment"] == "azimuth-long"} == {""}
 
@@ -204,7 +205,8 @@ def test_errors_at_the_end_come_first(entries: list[Entry]) -> None:
     assert lines["ResNet 153K"][6].startswith("+")
     assert lines["QCN, free maps"][-1] == "not told apart"
     assert lines["VB"][2:] == ("–",) * 6
-    assert [table.title.split(":")[0] for table in made.measured] == ["Azimuth, strict", "At the match"], "no pair"
+    titles = [table.title.split(":")[0] for table in made.measured]
+    assert titles == ["Azimuth, strict", "Errors by toy", "At the match"], "no pair"
     searched = page("evidence", search_of(dict.fromkeys(FACTORS, 0.1)))
     assert [table.title.split(":")[0] for table in searched.measured] == ["Learning rates"]
 
@@ -239,6 +241,23 @@ def test_every_seed_has_the_epoch_of_its_match(entries: list[Entry]) -> None:
     assert line[:3] == ("Azimuth, strict", "QCN", "3.7")
     assert line[3] == f"{found.novel[0]:.2f}"
     assert line[4:] == ("1 of 2", "8, –")
+
+
+def test_the_hardest_toys_and_who_finds_them_hard() -> None:
+    errors = {"qcn/best": (50, 10, 0, 40), "cnn": (5, 1, 0, 4)}
+    found = []
+    for system, counts in errors.items():
+        row = ROWS[f"{STRICT}/{system}"]
+        by_toy = {toy: Rate(count, 100) for toy, count in zip(("a 0", "a 1", "b 0", "b 1"), counts, strict=True)}
+        records = [replace(made_up(row, seed, 0.1, 12), by_toy={"novel": by_toy}) for seed in range(3)]
+        found.append(Entry(row, tuple(records)))
+    table = toy_table(compared(found))
+    assert [line[:2] for line in table.rows] == [("Azimuth, strict", "QCN"), ("Azimuth, strict", "CNN")]
+    assert [line[2:] for line in table.rows] == [
+        ("a 0 (50.0), b 1 (40.0), a 1 (10.0)", "100", "–"),
+        ("a 0 (5.0), b 1 (4.0), a 1 (1.0)", "100", "1.00"),
+    ]
+    assert toy_table(compared(found[:1])).rows == (), "nothing to compare"
 
 
 def test_numbers_for_programs(entries: list[Entry]) -> None:

@@ -31,7 +31,7 @@ def drawn(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Figure]:
     found: dict[str, Figure] = {}
     folder = tmp_path_factory.mktemp("pictures")
     with pytest.MonkeyPatch.context() as patch:
-        kinds = ("viewpoint_", "ablation_", "pose_", "evidence_", "setting_", "system_")
+        kinds = ("viewpoint_", "ablation_", "pose_", "evidence_", "evidence_toy_", "setting_", "system_")
         for module in ("figures", *(f"{kind}figures" for kind in kinds)):
             patch.setattr(f"quatcaps.paper.{module}.save", lambda figure, path: found.setdefault(path.stem, figure))
         for name in TABLES:
@@ -51,12 +51,29 @@ def colours(axes: Axes) -> set[str]:
 
 def test_there_is_a_file_for_each_picture(drawn: dict[str, Figure]) -> None:
     of_evidence = {path.stem for path in RESULTS.glob("evidence*.png")}
-    assert "evidence-datasets" in of_evidence
+    assert {"evidence-datasets", "evidence-toys"} <= of_evidence
     assert set(drawn) == {*TABLES, "table1-compared", "ablation-tried", "systems-epochs", *of_evidence}
     for name in drawn:
         assert (RESULTS / f"{name}.png").stat().st_size < 200_000
     for name in ("ablation", "poses"):
         assert len(drawn[name].axes) >= 3
+
+
+def test_errors_by_toy_are_those_of_the_records(drawn: dict[str, Figure]) -> None:
+    axes = drawn["evidence-toys"].axes[0]
+    assert axes.get_title(loc="left") == "Azimuth, strict: error by toy (%)"
+    rotors = entry("evidence-azimuth-strict/qcn-rotor")
+    row = [tick.get_text() for tick in axes.get_yticklabels()].index("QCN, rotors")
+    shown = axes.images[0].get_array()[row]
+    rates = [list(record.by_toy["novel"].values()) for record in rotors.records]
+    means = [sum(each.percent for each in toy) / len(toy) for toy in zip(*rates, strict=True)]
+    assert shown.tolist() == pytest.approx(means)
+    toys = list(rotors.records[0].by_toy["novel"])
+    assert [tick.get_text().split("\n")[0] for tick in axes.get_xticklabels()] == [toy.split()[-1] for toy in toys]
+    written = {text.get_position(): text.get_text() for text in axes.texts}
+    car = toys.index("car 5")
+    assert written[car, row] == f"{shown[car]:.0f}"
+    assert (toys.index("human 1"), row) not in written, "below half a percent"
 
 
 def test_errors_by_epoch_end_where_the_table_has_them(drawn: dict[str, Figure]) -> None:

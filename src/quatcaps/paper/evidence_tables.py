@@ -1,5 +1,5 @@
-"""`evidence`, from entries to cells: errors at the end of training with their intervals, differences from QCN, the
-match, and the search of learning rates."""
+"""`evidence`, from entries to cells: errors at the end of training with their intervals, differences from QCN and
+errors by toy, the match, and the search of learning rates."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from quatcaps.paper.evidence_lines import Line, Pair, label, matched, measured_i
 from quatcaps.paper.evidence_rates import CHOSEN, FACTORS, choice, held_out_errors, standard_error
 from quatcaps.paper.evidence_rows import CONTENDERS, EXPERIMENTS, Experiment, default_rate, experiment_of
 from quatcaps.paper.evidence_statistics import RESAMPLES, Estimate, mean_of, of_percents
+from quatcaps.paper.evidence_toys import toy_table
 from quatcaps.paper.matching import REFERENCES
 from quatcaps.report.tables import NOTHING, Table
 
@@ -31,6 +32,8 @@ NOTES = (
     "of novel (else test) images, whether that interval excludes 0; with many comparisons some will by chance. Pooled "
     "toys were trained on, from other viewpoints. docs/evidence.md has the method.",
     f"Marked{MARK}: fewer than {FEW} seeds, too few to settle anything; of fewer than three there is no interval.",
+    "Errors by toy: of novel (else test) images, means over seeds; how much of all errors of a system the hardest toys "
+    "make, and the correlation of its errors with QCN's over all toys.",
     "At the match, as the paper compares: the first epoch at which the familiar test error (strict) or the training "
     "error (pooled) is at or below the reference; its novel error, the mean over the seeds that come so low, with an "
     "interval over these seeds alone. Seeds that never do are left out, which favours systems of which few do. Epochs "
@@ -43,10 +46,10 @@ VERDICTS = {1: "QCN is better", -1: "QCN is worse", 0: NOT_TOLD}
 
 
 def evidence_tables(lines: Mapping[str, Sequence[Line]], entries: Sequence[Entry]) -> tuple[Table, ...]:
-    """One for each experiment that has a run, at the end of training; other pairs; the match; the rates. None is
-    empty."""
+    """One for each experiment that has a run, at the end of training; other pairs; errors by toy; the match; the
+    rates. None is empty."""
     ends = (end_table(EXPERIMENTS[name], found) for name, found in lines.items() if is_begun(found))
-    tables = (*ends, pair_table(lines), match_table(entries), rate_table(entries))
+    tables = (*ends, pair_table(lines), toy_table(lines), match_table(entries), rate_table(entries))
     return tuple(table for table in tables if table.rows)
 
 
