@@ -98,6 +98,18 @@ def test_coverage(deviations: tuple[float, float, float]) -> None:
     assert 0.9 <= sum(covered) / 160 <= 0.995
 
 
+def test_what_changes_with_seed_and_toy_at_once_is_counted_once() -> None:
+    """Of cells alone: σ²/(seeds · toys) is the variance of a mean, and twice that of a difference; a resample of both
+    has three times as much."""
+    random = np.random.default_rng(8)
+    found = [[drawn_effects(random, 10, (0.0, 0.0, 3.0)) for _ in range(2)] for _ in range(40)]
+    error = 3.0 / math.sqrt(10 * 25)
+    means = [width(mean_of(first)) for first, _ in found]
+    assert np.mean(means) == pytest.approx(2 * 2.1 * error, rel=0.15)
+    differences = [width(difference_of(first, second)) for first, second in found]
+    assert np.mean(differences) == pytest.approx(2 * 2.05 * math.sqrt(2) * error, rel=0.15)
+
+
 def test_toys_that_both_systems_find_hard_do_not_blur_their_difference() -> None:
     random = np.random.default_rng(4)
     hard = random.exponential(8, 25)

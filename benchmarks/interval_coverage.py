@@ -1,0 +1,126 @@
+"""How often intervals of `quatcaps reproduce evidence` cover the truth: simulated seeds and toys.
+
+    python benchmarks/interval_coverage.py [--trials 1000] [--output benchmarks/results/interval-coverage.json]
+
+Draws errors of two systems on 25 toys of five classes, as many seeds as are asked for, and counts how often the 95%
+intervals of a mean and of a difference have the true value in them. Errors deviate by seed, by toy (both systems find
+the same toys hard, and each some others), and by cell: what a seed does on a toy that neither tells alone. Where a few
+toys make most errors, they are those of a beta distribution, and where all or none of a toy's images are misclassified
+nothing else deviates.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from quatcaps.console import standard_output
+from quatcaps.files import write_json
+from quatcaps.paper.evidence_statistics import Estimate, Sample, difference_of, mean_of
+from quatcaps.report.tables import Table
+
+TOYS = tuple(f"{name} {number}" for name in ("animal", "human", "airplane", "truck", "car") for number in range(5))
+IMAGES = np.full(len(TOYS), 648.0)
+MEAN = 20.0
+"""Of all errors, in %."""
+BETA = (0.3, 1.2)
+"""A mean of 20%; a toy in four has less than 0.5%, one in ten more than 60."""
+RESULTS = Path(__file__).parent / "results/interval-coverage.json"
+
+
+@dataclass(frozen=True)
+class Chance:
+    """Deviations in points. toys: of both systems alike; own: of each; few: a few toys make most errors."""
+
+    seeds: float
+    toys: float
+    own: float
+    cells: float
+    few: bool = False
+
+
+WORLDS: Mapping[str, Chance] = {
+    "mostly seeds": Chance(2.0, 2.0, 0.5, 0.5),
+    "mostly toys": Chance(0.5, 10.0, 3.0, 1.0),
+    "mostly cells": Chance(1.0, 10.0, 0.0, 5.0),
+    "all alike": Chance(1.0, 10.0, 2.0, 5.0),
+    "a few toys": Chance(1.0, 0.0, 2.0, 5.0, few=True),
+}
+SEEDS = (3, 5, 10)
+
+
+def drawn(chance: Chance, seeds: int, random: np.random.Generator) -> tuple[Sample, Sample]:
+    """The errors of two systems that are equally good."""
+    count = len(TOYS)
+    hard = 100 * random.beta(*BETA, count) if chance.few else MEAN + random.normal(0, chance.toys, count)
+    room = np.sqrt(hard * (100 - hard) / (MEAN * (100 - MEAN))) if chance.few else np.ones(count)
+    systems = []
+    for _ in range(2):
+        own = random.normal(0, chance.own, count)
+        cells = random.normal(0, chance.cells, (seeds, count))
+        by_seed = random.normal(0, chance.seeds, (seeds, 1))
+        systems.append(Sample((hard + room * (own + cells + by_seed)) / 100 * IMAGES, IMAGES, TOYS))
+    return systems[0], systems[1]
+
+
+def measured(number: int, chance: Chance, seeds: int, trials: int) -> dict[str, Any]:
+    """Of `trials` worlds: how often intervals cover, in %, and half of their width in points."""
+    random = np.random.default_rng([number, seeds])
+    means, differences = list[Estimate](), list[Estimate]()
+    for _ in range(trials):
+        first, second = drawn(chance, seeds, random)
+        means.append(mean_of(first))
+        differences.append(difference_of(first, second))
+    of_both = (("mean", means, MEAN), ("difference", differences, 0.0))
+    return {
+        "seeds": seeds,
+        **{
+            name: {"covered_percent": covered(found, truth), "half_width": half_width(found)}
+            for name, found, truth in of_both
+        },
+    }
+
+
+def covered(found: Sequence[Estimate], truth: float) -> float:
+    inside = [each.low <= truth <= each.high for each in found if each.low is not None and each.high is not None]
+    return round(100 * statistics.fmean(inside), 1)
+
+
+def half_width(found: Sequence[Estimate]) -> float:
+    widths = [each.high - each.low for each in found if each.low is not None and each.high is not None]
+    return round(statistics.fmean(widths) / 2, 3)
+
+
+def table_of(value: Mapping[str, Any]) -> Table:
+    rows = []
+    for name, found in value["worlds"].items():
+        for each in found:
+            cells = (each[of][key] for of in ("mean", "difference") for key in ("covered_percent", "half_width"))
+            rows.append((name, str(each["seeds"]), *(f"{cell:g}" for cell in cells)))
+    columns = ("chance", "seeds", "means covered (%)", "± mean", "differences covered (%)", "± difference")
+    return Table(f"95% intervals in {value['trials']:,} simulated worlds", columns, tuple(rows))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--trials", type=int, default=1000)
+    parser.add_argument("--output", type=Path, default=RESULTS)
+    options = parser.parse_args()
+    worlds = {
+        name: [measured(number, chance, seeds, options.trials) for seeds in SEEDS]
+        for number, (name, chance) in enumerate(WORLDS.items())
+    }
+    value = {"trials": options.trials, "worlds": worlds}
+    write_json(options.output, value)
+    console = standard_output()
+    console.print(table_of(value).rich(console.width))
+
+
+if __name__ == "__main__":
+    main()
