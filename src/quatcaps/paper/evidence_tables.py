@@ -26,9 +26,9 @@ NOTES = (
     "iteration, under uniform assignments. One trunk has as many parameters as the two branches. QCN has one shape in "
     "all experiments; for pooled azimuths `best` has a coarse one of 66K parameters, which stands beside it.",
     "At the end of training: error in %, the mean over seeds with its 95% interval; no epoch is chosen. Intervals: "
-    f"Student's t times the deviation of {RESAMPLES:,} resamples of seeds and, within each class, of toys, in which what "
-    "changes with both at once counts once; where images show no toys, of seeds alone, and then an interval says nothing "
-    "of other test images. Differences are "
+    f"Student's t times the deviation of {RESAMPLES:,} resamples of seeds and, within each class, of toys, in which "
+    "what changes with both at once counts once; where images show no toys, of seeds alone, and then an interval says "
+    "nothing of other test images. Differences are "
     "paired by toy: both systems are measured on the toys that a resample draws, each with seeds of its own. Verdict: "
     "of novel (else test) images, whether that interval excludes 0; with many comparisons some will by chance. Pooled "
     "toys were trained on, from other viewpoints. docs/evidence.md has the method.",
