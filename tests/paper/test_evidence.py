@@ -31,7 +31,7 @@ from quatcaps.paper.evidence_rows import (
     system_of,
 )
 from quatcaps.paper.evidence_statistics import Estimate
-from quatcaps.paper.evidence_tables import match_table, pair_verdict, rate_table
+from quatcaps.paper.evidence_tables import match_table, pair_verdict, rate_table, together_table
 from quatcaps.paper.evidence_toys import toy_table
 from quatcaps.paper.miniature import quick
 from quatcaps.paper.reproduce import Request, select
@@ -46,6 +46,7 @@ EVIDENCE = [row for row in ROWS.values() if "evidence" in row.tables]
 COMPARED = [row for row in EVIDENCE if row.recipe != SEARCH]
 OWN = ("model", "model_settings", "loss", "margin_scale", "score_scale", "learning_rate")
 STRICT = "evidence-azimuth-strict"
+STRICTLY = ("azimuth-strict", "elevation-strict")
 
 
 @pytest.mark.parametrize("name", EXPERIMENTS)
@@ -241,6 +242,23 @@ def test_every_seed_has_the_epoch_of_its_match(entries: list[Entry]) -> None:
     assert line[:3] == ("Azimuth, strict", "QCN", "3.7")
     assert line[3] == f"{found.novel[0]:.2f}"
     assert line[4:] == ("1 of 2", "8, –")
+
+
+def test_azimuths_and_elevations_together(entries: list[Entry]) -> None:
+    there = {system_of(entry.row): entry for entry in entries}
+    elevations = []
+    for system, more in (("qcn/best", 0.08), ("resnet-153k", 0.11)):
+        row = ROWS[f"evidence-elevation-strict/{system}"]
+        elevations.append(Entry(row, tuple(made_up(row, seed, more, 12) for seed in range(10))))
+    found = compared([*entries, *elevations])
+    table = together_table(found)
+    assert [line[:3] for line in table.rows] == [("Strict", "ResNet 153K", "QCN")], "the others have azimuths alone"
+    ((_, _, _, difference, verdict),) = table.rows
+    lines = [next(each for each in found[name] if system_of(each.entry.row) == "resnet-153k") for name in STRICTLY]
+    mean = sum(line.differences["novel"].mean for line in lines) / 2
+    assert difference.startswith(f"{mean:+.2f} [")
+    assert verdict == "QCN: better"
+    assert lines[0].entry is there["resnet-153k"]
 
 
 def test_the_hardest_toys_and_who_finds_them_hard() -> None:

@@ -14,6 +14,7 @@ from quatcaps.paper.evidence_statistics import (
     Estimate,
     Sample,
     difference_of,
+    difference_of_means,
     drawn_counts,
     mean_of,
     of_percents,
@@ -120,6 +121,25 @@ def test_toys_that_both_systems_find_hard_do_not_blur_their_difference() -> None
     back = difference_of(second, first)
     assert back.mean == pytest.approx(-found.mean)
     assert (found.toys, back.sign) == (25, -1)
+
+
+def test_the_mean_of_two_experiments_draws_toys_once_and_seeds_apart() -> None:
+    """What a system does on a toy in both does not average out; what its seeds do there does."""
+    random = np.random.default_rng(11)
+    own, hard = random.normal(0, 3, 25), random.exponential(8, 25)
+    ones, others = (
+        [sample(20 + hard + more + random.normal(0, 0.5, (10, 25))) for _ in range(2)] for more in (own, 0.0)
+    )
+    both, first = difference_of_means(ones, others), difference_of(ones[0], others[0])
+    second = difference_of(ones[1], others[1])
+    assert both.mean == pytest.approx((first.mean + second.mean) / 2)
+    assert width(both) == pytest.approx(width(first), rel=0.05), "it is of toys"
+    ones, others = ([drawn_effects(random, 10, (1.0, 0.0, 0.0)) for _ in range(2)] for _ in range(2))
+    both, first = difference_of_means(ones, others), difference_of(ones[0], others[0])
+    assert width(both) == pytest.approx(width(first) / math.sqrt(2), rel=0.3), "it is of seeds"
+    assert both.toys == 25
+    elsewhere = Sample(ones[0].errors, ones[0].images, tuple(f"boat {number}" for number in range(25)))
+    assert difference_of_means([ones[0], elsewhere], others).toys == 0
 
 
 def test_systems_on_other_toys_are_compared_by_their_seeds() -> None:

@@ -16,7 +16,14 @@ from quatcaps.paper.evidence_rows import (
     experiment_of,
     system_of,
 )
-from quatcaps.paper.evidence_statistics import Estimate, Sample, difference_of, mean_of, sample_of
+from quatcaps.paper.evidence_statistics import (
+    Estimate,
+    Sample,
+    difference_of,
+    difference_of_means,
+    mean_of,
+    sample_of,
+)
 from quatcaps.paper.matching import REFERENCES, match
 from quatcaps.paper.row import Row
 
@@ -63,6 +70,20 @@ def paired(lines: Sequence[Line]) -> list[Pair]:
         shared = [name for name in first.samples if name in second.samples]
         between = {name: difference_of(first.samples[name], second.samples[name]) for name in shared}
         pairs.append(Pair(first, second, between))
+    return pairs
+
+
+def together(lines: Mapping[str, Sequence[Line]], names: Sequence[str]) -> list[Pair]:
+    """Over some experiments, each system and QCN, and the other `PAIRS`, of which both have runs in all: the mean
+    difference on novel images. The lines are those of the first experiment."""
+    found = [{system_of(line.entry.row): line for line in lines[name] if "novel" in line.samples} for name in names]
+    shared = [system for system in found[0] if all(system in members for members in found)]
+    pairs = []
+    for first, second in (*((system, REFERENCE) for system in shared if system != REFERENCE), *PAIRS):
+        if first in shared and second in shared:
+            ones, others = ([members[system].samples["novel"] for members in found] for system in (first, second))
+            differences = {"novel": difference_of_means(ones, others)}
+            pairs.append(Pair(found[0][first], found[0][second], differences))
     return pairs
 
 

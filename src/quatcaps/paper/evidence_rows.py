@@ -178,6 +178,15 @@ EXPERIMENTS: Mapping[str, Experiment] = {
 }
 
 
+TOGETHER: Mapping[str, tuple[str, str]] = {
+    "Strict": ("azimuth-strict", "elevation-strict"),
+    "Strict, default rate": ("azimuth-default", "elevation-default"),
+    f"Strict, {LONGER} epochs": ("azimuth-long", "elevation-long"),
+    "Pooled": ("azimuth-pooled", "elevation-pooled"),
+}
+"""Experiments of which the mean is told too: as many toys, seen from novel azimuths and from novel elevations."""
+
+
 def default_rate(experiment: Experiment, system: str) -> float:
     """A system's learning rate where no search has chosen one."""
     base, own = given(experiment), CONTENDERS[system].rate

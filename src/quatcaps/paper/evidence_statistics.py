@@ -38,8 +38,8 @@ from quatcaps.report.intervals import FEWEST, quantile
 RESAMPLES = 10_000
 SEED = 30
 """Of all resampling. The raw bits of PCG64 are the same in every version of NumPy, and so are tables."""
-TOYS, FIRST, SECOND = 0, 1, 2
-"""Streams of chance of their own."""
+TOYS = 0
+"""A stream of chance of its own; those of the seeds of samples are 1, 2, …"""
 WHOLE = "all images"
 """Where images show no toys, all of them count as one, which is never left out."""
 Numbers = NDArray[np.float64]
@@ -110,24 +110,34 @@ def mean_of(sample: Sample) -> Estimate:
 
 def difference_of(first: Sample, second: Sample) -> Estimate:
     """The mean of the first less that of the second, in percentage points; paired by toy where both have the same."""
-    if first.toys != second.toys or not np.array_equal(first.images, second.images):
-        first, second = of_percents(first.percents.tolist()), of_percents(second.percents.tolist())
-    return estimate((first, second))
+    return difference_of_means([first], [second])
 
 
-def estimate(samples: Sequence[Sample]) -> Estimate:
-    """Of one sample's mean, or of the first less the second; no interval of fewer than `FEWEST` seeds."""
-    signed = tuple(zip((1.0, -1.0), samples, (FIRST, SECOND), strict=False))
-    mean = sum(sign * float(each.percents.mean()) for sign, each, _ in signed)
+def difference_of_means(ones: Sequence[Sample], others: Sequence[Sample]) -> Estimate:
+    """The same of one system's mean over several experiments less another's. Toys are drawn once for all experiments,
+    where all show the same; seeds for each by itself, as their networks are others."""
+    samples = (*ones, *others)
+    if not all(each.toys == ones[0].toys and np.array_equal(each.images, ones[0].images) for each in samples):
+        samples = tuple(of_percents(each.percents.tolist()) for each in samples)
+    return estimate(samples, (*[1 / len(ones)] * len(ones), *[-1 / len(others)] * len(others)))
+
+
+def estimate(samples: Sequence[Sample], weights: Sequence[float] = (1.0,)) -> Estimate:
+    """Of the sum of their means times these weights; no interval where one has fewer than `FEWEST` seeds."""
+    weighted = tuple(zip(weights, samples, strict=True))
+    mean = sum(weight * float(each.percents.mean()) for weight, each in weighted)
     names, seeds = samples[0].toys, [len(each.errors) for each in samples]
     count = len(names) if samples[0].has_toys else 0
     if min(seeds) < FEWEST:
         return Estimate(mean, None, None, count)
     toys = toy_weights(names)
-    drawn = sum(sign * resampled(each, seed_weights(len(each.errors), stream), toys) for sign, each, stream in signed)
-    by_toy = sum(sign * resampled(each, np.ones((1, len(each.errors))), toys) for sign, each, _ in signed)
-    cells = sum(map(variance_of_cells, samples))
-    of_seeds = [float(each.percents.var(ddof=1)) / len(each.errors) for each in samples]
+    drawn = sum(
+        weight * resampled(each, seed_weights(len(each.errors), stream), toys)
+        for stream, (weight, each) in enumerate(weighted, 1)
+    )
+    by_toy = sum(weight * resampled(each, np.ones((1, len(each.errors))), toys) for weight, each in weighted)
+    cells = sum(weight**2 * variance_of_cells(each) for weight, each in weighted)
+    of_seeds = [weight**2 * float(each.percents.var(ddof=1)) / len(each.errors) for weight, each in weighted]
     of_toys = max(0.0, float(np.var(by_toy)) - cells)
     freedoms = [*(seed - 1 for seed in seeds), len(names) - len(set(map(class_of, names)))]
     variance = max(float(np.var(drawn)) - 2 * cells, sum(of_seeds))

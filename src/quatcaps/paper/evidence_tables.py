@@ -6,9 +6,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from quatcaps.paper.collection import Entry
-from quatcaps.paper.evidence_lines import Line, Pair, label, matched, measured_in, paired, searches
+from quatcaps.paper.evidence_lines import Line, Pair, label, matched, measured_in, paired, searches, together
 from quatcaps.paper.evidence_rates import CHOSEN, FACTORS, choice, held_out_errors, standard_error
-from quatcaps.paper.evidence_rows import CONTENDERS, EXPERIMENTS, Experiment, default_rate, experiment_of
+from quatcaps.paper.evidence_rows import CONTENDERS, EXPERIMENTS, TOGETHER, Experiment, default_rate, experiment_of
 from quatcaps.paper.evidence_statistics import RESAMPLES, Estimate, mean_of, of_percents
 from quatcaps.paper.evidence_toys import toy_table
 from quatcaps.paper.matching import REFERENCES
@@ -33,6 +33,8 @@ NOTES = (
     "of novel (else test) images, whether that interval excludes 0; with many comparisons some will by chance. Pooled "
     "toys were trained on, from other viewpoints. docs/evidence.md has the method.",
     f"Marked{MARK}: fewer than {FEW} seeds, too few to settle anything; of fewer than three there is no interval.",
+    "Azimuths and elevations together: the mean of both differences. The toys are the same in both and drawn once, the "
+    "networks are others. By this mean `reproduce settings` chooses.",
     "Errors by toy: of novel (else test) images, means over seeds; how much of all errors of a system the hardest toys "
     "make, and the correlation of its errors with QCN's over all toys.",
     "At the match, as the paper compares: the first epoch at which the familiar test error (strict) or the training "
@@ -47,10 +49,17 @@ VERDICTS = {1: "QCN is better", -1: "QCN is worse", 0: NOT_TOLD}
 
 
 def evidence_tables(lines: Mapping[str, Sequence[Line]], entries: Sequence[Entry]) -> tuple[Table, ...]:
-    """One for each experiment that has a run, at the end of training; other pairs; errors by toy; the match; the
-    rates. None is empty."""
+    """One for each experiment that has a run, at the end of training; other pairs; azimuths and elevations
+    together; errors by toy; the match; the rates. None is empty."""
     ends = (end_table(EXPERIMENTS[name], found) for name, found in lines.items() if is_begun(found))
-    tables = (*ends, pair_table(lines), toy_table(lines), match_table(entries), rate_table(entries))
+    tables = (
+        *ends,
+        pair_table(lines),
+        together_table(lines),
+        toy_table(lines),
+        match_table(entries),
+        rate_table(entries),
+    )
     return tuple(table for table in tables if table.rows)
 
 
@@ -105,6 +114,23 @@ def pair_table(lines: Mapping[str, Sequence[Line]]) -> Table:
     ]
     columns = ("experiment", "system", "less", "familiar, or test (points)", "novel (points)", "verdict")
     return Table("Other pairs: error at the end of training", columns, tuple(rows))
+
+
+def together_table(lines: Mapping[str, Sequence[Line]]) -> Table:
+    """Azimuths and elevations together: one difference for each pair of systems."""
+    rows = [
+        (
+            title,
+            label(pair.first.entry.row),
+            label(pair.second.entry.row),
+            told(pair.differences["novel"], signed=True),
+            pair_verdict(pair),
+        )
+        for title, names in TOGETHER.items()
+        for pair in together(lines, names)
+    ]
+    columns = ("experiments", "system", "less", "novel (points)", "verdict")
+    return Table("Azimuths and elevations together: mean of both, at the end of training", columns, tuple(rows))
 
 
 def pair_verdict(pair: Pair) -> str:
