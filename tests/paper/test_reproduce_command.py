@@ -133,7 +133,8 @@ def test_a_budget_stops_training(command: Callable, places: tuple[object, ...], 
     ("arguments", "words"),
     [
         (("tabel1",), ("unknown table 'tabel1': did you mean 'table1'",)),
-        (("table1", "--rows", "nothing*"), ("'nothing*' matches no row", "azimuth-strict/qcn/paper")),
+        (("table1", "--rows", "nothing*"), ("'nothing*' matches no row", "begin with azimuth-strict, elevation-")),
+        (("table1", "--rows", "azimuth-strict/resnet"), ("of 24 these are alike:\n", "  azimuth-strict/cnn\n")),
         (("table3", "--rows", ROW), ("matches no row of these tables", "smallnorb/em-joint")),
         (("table1", "--budget", "0"), ("budget = 0 minutes",)),
         (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import fnmatch
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -25,6 +26,9 @@ from quatcaps.report.tables import NOTHING, Table
 from quatcaps.training.loop import RunInterruptedError
 from quatcaps.training.processes import check_alone
 from quatcaps.training.run import choose_device
+
+FEW_ROWS = 12
+"""Whose keys an error names."""
 
 
 @dataclass(frozen=True)
@@ -104,10 +108,19 @@ def select(rows: Sequence[Row], patterns: Sequence[str]) -> list[Row]:
         matching = [row for row in rows if fnmatch.fnmatchcase(row.key, pattern) or row.key.startswith(f"{pattern}/")]
         found = {row.key for row in matching if not row.quiet} or {row.key for row in matching}
         if not found:
-            keys = "\n  ".join(row.key for row in rows)
-            raise QuatcapsError(f"--rows {pattern!r} matches no row of these tables; there are:\n  {keys}")
+            raise QuatcapsError(f"--rows {pattern!r} matches no row of these tables; {nearest(pattern, rows)}")
         wanted |= found
     return [row for row in rows if row.key in wanted]
+
+
+def nearest(pattern: str, rows: Sequence[Row]) -> str:
+    """What there is instead of rows that a pattern does not match: all, where they are few, else those alike."""
+    keys = [row.key for row in rows]
+    near = keys if len(keys) <= FEW_ROWS else difflib.get_close_matches(pattern, keys, n=FEW_ROWS, cutoff=0.5)
+    if near:
+        words = "there are" if len(near) == len(keys) else f"of {len(keys)} these are alike"
+        return f"{words}:\n  " + "\n  ".join(near)
+    return f"their keys begin with {', '.join(dict.fromkeys(key.split('/')[0] for key in keys))}"
 
 
 def reproduce(request: Request, console: Console, *, only_render: bool = False, only_list: bool = False) -> None:
