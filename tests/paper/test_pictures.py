@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import statistics
 from pathlib import Path
 
@@ -31,7 +32,16 @@ def drawn(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Figure]:
     found: dict[str, Figure] = {}
     folder = tmp_path_factory.mktemp("pictures")
     with pytest.MonkeyPatch.context() as patch:
-        kinds = ("viewpoint_", "ablation_", "pose_", "evidence_", "evidence_toy_", "setting_", "system_")
+        kinds = (
+            "viewpoint_",
+            "ablation_",
+            "pose_",
+            "evidence_",
+            "evidence_toy_",
+            "evidence_together_",
+            "setting_",
+            "system_",
+        )
         for module in ("figures", *(f"{kind}figures" for kind in kinds)):
             patch.setattr(f"quatcaps.paper.{module}.save", lambda figure, path: found.setdefault(path.stem, figure))
         for name in TABLES:
@@ -51,12 +61,27 @@ def colours(axes: Axes) -> set[str]:
 
 def test_there_is_a_file_for_each_picture(drawn: dict[str, Figure]) -> None:
     of_evidence = {path.stem for path in RESULTS.glob("evidence*.png")}
-    assert {"evidence-datasets", "evidence-toys"} <= of_evidence
+    assert {"evidence-datasets", "evidence-together", "evidence-toys"} <= of_evidence
     assert set(drawn) == {*TABLES, "table1-compared", "ablation-tried", "systems-epochs", *of_evidence}
     for name in drawn:
         assert (RESULTS / f"{name}.png").stat().st_size < 200_000
     for name in ("ablation", "poses"):
         assert len(drawn[name].axes) >= 3
+
+
+def test_pairs_stand_where_the_table_has_them(drawn: dict[str, Figure]) -> None:
+    text = (RESULTS / "evidence.md").read_text(encoding="utf-8").replace("\\", "").replace("−", "-")
+    axes = drawn["evidence-together"].axes[0]
+    marks = {line.get_ydata()[0]: line for line in axes.lines if line.get_marker() not in ("None", "")}
+    for level, name in enumerate(tick.get_text() for tick in axes.get_yticklabels()):
+        first, second = name.split(" less ")
+        (told,) = re.findall(
+            rf"\| Strict \| {re.escape(first)} \| {re.escape(second)} \| ([+\d.-]+) \[(.*?), (.*?)\]", text
+        )
+        mean, low, high = map(float, told)
+        assert marks[level].get_xdata()[0] == pytest.approx(mean, abs=0.006)
+        hollow = to_hex(marks[level].get_markerfacecolor()) == "#ffffff"
+        assert hollow == (low <= 0 <= high)
 
 
 def test_errors_by_toy_are_those_of_the_records(drawn: dict[str, Figure]) -> None:

@@ -133,7 +133,7 @@ def draw_errors(axes: Axes, lines: Sequence[Line], levels: Mapping[str, float]) 
             familiar = name == "test" and "novel" in line.samples
             seeds = sample.percents.tolist()
             axes.plot(seeds, [level + BELOW] * len(seeds), color=tint(drawn.colour, 0.55), zorder=2, **ONE_SEED)
-            ends += [*seeds, *_draw_estimate(axes, line.means[name], level, drawn, hollow=familiar)]
+            ends += [*seeds, *draw_estimate(axes, line.means[name], level, drawn, hollow=familiar)]
         if system_of(line.entry.row) == REFERENCE and line.means:
             axes.axvline(line.means["novel" if "novel" in line.means else "test"].mean, **QCN_LINE)
     return ends
@@ -148,11 +148,11 @@ def draw_differences(axes: Axes, lines: Sequence[Line], levels: Mapping[str, flo
         found = line.differences.get("novel" if "novel" in line.samples else "test")
         level = levels.get(system_of(line.entry.row))
         if found is not None and level is not None:
-            ends += _draw_estimate(axes, found, level, style(line.entry), hollow=not found.sign)
+            ends += draw_estimate(axes, found, level, style(line.entry), hollow=not found.sign)
     return ends
 
 
-def _draw_estimate(axes: Axes, found: Estimate, level: float, drawn: Style, *, hollow: bool) -> list[float]:
+def draw_estimate(axes: Axes, found: Estimate, level: float, drawn: Style, *, hollow: bool) -> list[float]:
     """A mark with its interval; how far it reaches."""
     ends = [found.mean]
     if found.low is not None and found.high is not None:

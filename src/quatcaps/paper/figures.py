@@ -8,6 +8,7 @@ from pathlib import Path
 from quatcaps.paper.ablation_figures import draw_ablation
 from quatcaps.paper.collection import Entry
 from quatcaps.paper.evidence_figures import draw_evidence
+from quatcaps.paper.evidence_together_figures import draw_together
 from quatcaps.paper.evidence_toy_figures import draw_toys
 from quatcaps.paper.marks import draw_published, draw_seeds, explain_signs, label, seed_handles, style
 from quatcaps.paper.pose_figures import draw_poses
@@ -21,7 +22,7 @@ from quatcaps.report.canvas import RULE, TEXT, WIDTH, dress, literal, new_figure
 
 def draw(name: str, entries: Sequence[Entry], path: Path, *, quoted: bool = True) -> None:
     """The picture of table `name`; Table I has also `…-compared.png`, the ablation `…-tried.png`, evidence
-    `…-differences.png`, `…-datasets.png` and `…-toys.png`, and systems `…-epochs.png`."""
+    `…-differences.png`, `…-together.png`, `…-datasets.png` and `…-toys.png`, and systems `…-epochs.png`."""
     shown = [entry for entry in entries if name in entry.row.tables and entry.shown]
     if name == "table1":
         draw_viewpoints(shown, path)
@@ -32,6 +33,7 @@ def draw(name: str, entries: Sequence[Entry], path: Path, *, quoted: bool = True
         draw_poses(shown, path)
     elif name == "evidence":
         draw_evidence(shown, path)
+        draw_together(shown, path.with_name(f"{path.stem}-together{path.suffix}"))
         draw_toys(shown, path.with_name(f"{path.stem}-toys{path.suffix}"))
     elif name == "settings":
         draw_settings(shown, path)
