@@ -83,19 +83,20 @@ def render(
         wanted[angle % 360.0].append(k)
 
     images = torch.empty(len(viewpoints), 2, size, size, dtype=torch.uint8)
-    prepared = scene(toy(category, instance, seed))
-    for angle, members in wanted.items():
-        by_height: dict[float, list[int]] = defaultdict(list)
-        for k in members:
-            by_height[viewpoints[k][1]].append(k)
-        distinct = list(by_height)
-        for start in range(0, len(distinct), _AT_ONCE):
-            group = distinct[start : start + _AT_ONCE]
-            needed = sorted({viewpoints[k][2] for height in group for k in by_height[height]})
-            rendered = views(prepared, angle, group, needed, size)
-            for row, height in enumerate(group):
-                for k in by_height[height]:
-                    images[k] = rendered[row, needed.index(viewpoints[k][2])]
+    with torch.inference_mode():  # a fifth of the time is PyTorch's readiness for gradients
+        prepared = scene(toy(category, instance, seed))
+        for angle, members in wanted.items():
+            by_height: dict[float, list[int]] = defaultdict(list)
+            for k in members:
+                by_height[viewpoints[k][1]].append(k)
+            distinct = list(by_height)
+            for start in range(0, len(distinct), _AT_ONCE):
+                group = distinct[start : start + _AT_ONCE]
+                needed = sorted({viewpoints[k][2] for height in group for k in by_height[height]})
+                rendered = views(prepared, angle, group, needed, size)
+                for row, height in enumerate(group):
+                    for k in by_height[height]:
+                        images[k] = rendered[row, needed.index(viewpoints[k][2])]
     return images
 
 
