@@ -10,8 +10,10 @@ import pytest
 
 import interval_coverage as coverage
 from quatcaps.files import read_json
+from quatcaps.paper import evidence_statistics
 
 ROOT = Path(__file__).parents[2]
+ACTING_TOGETHER = ("mostly cells", "all alike", "a few toys")
 
 
 def percents(value: dict, of: str, *, few: bool) -> list[float]:
@@ -29,6 +31,25 @@ def test_the_docs_have_its_figures() -> None:
     told = re.search(rf"in {between}% of cases, and those of means in {between}, or {between} if a few toys", text)
     assert told is not None
     assert list(map(float, told.groups())) == [end for each in ends for end in (min(each), max(each))]
+
+
+def test_as_drawn_they_covered_too_much_where_seeds_and_toys_act_together() -> None:
+    value = read_json(coverage.RESULTS.with_stem("interval-coverage-as-drawn"), "what was simulated")
+    found = [each["difference"]["covered_percent"] for name in ACTING_TOGETHER for each in value["worlds"][name]]
+    assert min(found) >= 99, "as the docs say"
+
+
+def test_as_drawn_counts_them_three_times(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(coverage, "WORLDS", {"mostly cells": coverage.WORLDS["mostly cells"]})
+    monkeypatch.setattr(evidence_statistics, "variance_of_cells", evidence_statistics.variance_of_cells)
+    widths = []
+    for words in ([], ["--as-drawn"]):
+        path = tmp_path / "found.json"
+        monkeypatch.setattr("sys.argv", ["interval_coverage.py", "--trials", "2", "--output", str(path), *words])
+        coverage.main()
+        worlds = read_json(path, "what was simulated")["worlds"]
+        widths.append(worlds["mostly cells"][-1]["difference"]["half_width"])
+    assert widths[1] > 1.15 * widths[0]
 
 
 @pytest.mark.parametrize("number", range(len(coverage.WORLDS)))

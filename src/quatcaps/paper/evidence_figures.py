@@ -12,8 +12,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from quatcaps.paper.collection import Entry
-from quatcaps.paper.evidence_lines import Line, compared
+from quatcaps.paper.evidence_lines import Line
 from quatcaps.paper.evidence_rows import CONTENDERS, EXPERIMENTS, PART, PARTS, REFERENCE, SYSTEMS, TAUGHT, system_of
 from quatcaps.paper.evidence_statistics import Estimate
 from quatcaps.paper.marks import Look, style
@@ -34,10 +33,9 @@ POINTS = "points more than QCN"
 Lines = Mapping[str, Sequence[Line]]
 
 
-def draw_evidence(entries: Sequence[Entry], path: Path) -> None:
+def draw_evidence(lines: Lines, path: Path) -> None:
     """Errors on smallNORB; and where there are any, `…-differences.png`, what they are less QCN's, and
     `…-datasets.png`, both on other datasets."""
-    lines = compared(entries)
     of_toys = measured({name: lines[name] for name in ON_TOYS})
     _draw_on_toys(of_toys, path, draw_errors, "error (%)", error_handles(familiar=True))
     if any(line.differences for members in of_toys.values() for line in members):

@@ -7,9 +7,8 @@ from pathlib import Path
 
 from matplotlib.axes import Axes
 
-from quatcaps.paper.collection import Entry
-from quatcaps.paper.evidence_figures import difference_handles, draw_estimate
-from quatcaps.paper.evidence_lines import Pair, compared, label, together
+from quatcaps.paper.evidence_figures import Lines, difference_handles, draw_estimate
+from quatcaps.paper.evidence_lines import Pair, label, together
 from quatcaps.paper.evidence_rows import TOGETHER
 from quatcaps.paper.marks import Look, style
 from quatcaps.report.canvas import MUTED, RULE, TEXT, WIDTH, dress, literal, new_figure, save
@@ -17,9 +16,8 @@ from quatcaps.report.canvas import MUTED, RULE, TEXT, WIDTH, dress, literal, new
 ZERO: Look = {"color": MUTED, "linewidth": 1.0, "zorder": 1}
 
 
-def draw_together(entries: Sequence[Entry], path: Path) -> None:
+def draw_together(lines: Lines, path: Path) -> None:
     """A panel for each group of experiments, pairs down; nothing where no pair has runs in both."""
-    lines = compared(entries)
     found = {title: together(lines, names) for title, names in TOGETHER.items()}
     found = {title: pairs for title, pairs in found.items() if pairs}
     if not found:

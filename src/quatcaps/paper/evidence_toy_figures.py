@@ -11,8 +11,8 @@ from matplotlib import colormaps
 from matplotlib.axes import Axes
 from matplotlib.colors import PowerNorm
 
-from quatcaps.paper.collection import Entry
-from quatcaps.paper.evidence_lines import compared, label
+from quatcaps.paper.evidence_figures import Lines
+from quatcaps.paper.evidence_lines import label
 from quatcaps.paper.evidence_rows import EXPERIMENTS
 from quatcaps.paper.evidence_statistics import class_of
 from quatcaps.paper.evidence_toys import ToyErrors, errors_by_toy
@@ -24,9 +24,9 @@ MOST_WRITTEN = 25
 """Toys across of which numbers can be read."""
 
 
-def draw_toys(entries: Sequence[Entry], path: Path) -> None:
+def draw_toys(lines: Lines, path: Path) -> None:
     """A panel for each experiment; nothing where none has errors by toy."""
-    found = errors_by_toy(compared(entries))
+    found = errors_by_toy(lines)
     if not found:
         return
     rows = [len(members) for members in found.values()]

@@ -8,6 +8,7 @@ from pathlib import Path
 from quatcaps.paper.ablation_figures import draw_ablation
 from quatcaps.paper.collection import Entry
 from quatcaps.paper.evidence_figures import draw_evidence
+from quatcaps.paper.evidence_lines import compared
 from quatcaps.paper.evidence_together_figures import draw_together
 from quatcaps.paper.evidence_toy_figures import draw_toys
 from quatcaps.paper.marks import draw_published, draw_seeds, explain_signs, label, seed_handles, style
@@ -32,9 +33,10 @@ def draw(name: str, entries: Sequence[Entry], path: Path, *, quoted: bool = True
     elif name == "poses":
         draw_poses(shown, path)
     elif name == "evidence":
-        draw_evidence(shown, path)
-        draw_together(shown, path.with_name(f"{path.stem}-together{path.suffix}"))
-        draw_toys(shown, path.with_name(f"{path.stem}-toys{path.suffix}"))
+        lines = compared(shown)
+        draw_evidence(lines, path)
+        draw_together(lines, path.with_name(f"{path.stem}-together{path.suffix}"))
+        draw_toys(lines, path.with_name(f"{path.stem}-toys{path.suffix}"))
     elif name == "settings":
         draw_settings(shown, path)
     else:

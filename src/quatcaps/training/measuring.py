@@ -58,7 +58,7 @@ class Measuring:
     def go_on(self, folder: Path, epochs: int) -> None:
         """After the first `epochs` epochs of a run: what they decided, by its log."""
         self.choice = choice_in(folder, epochs) if self.config.keeps_best else None
-        self.came_down = any(map(self.is_low, errors_in(folder, epochs)))
+        self.came_down = self.config.evaluate_at > 0 and any(map(self.is_low, errors_in(folder, epochs)))
 
     @property
     def stopped_early(self) -> bool:
