@@ -98,7 +98,7 @@ PARTS = ("qcn/no-routing", "qcn/free", "qcn/fixed-axis", "qcn/one-trunk")
 TWINS = {REFERENCE: "qcn/best", "resnet-272k": "resnet-20", "cnn": "cnn"}
 """The same systems in Table II. Where images show no toys, their records have all that is needed here."""
 RUNS_A_FOLD = 2
-"""Of toys, in a search."""
+"""Of toys, in the search of a strict experiment."""
 SLOW = ("em", "vb")
 """Hours for a run where images are many: there they are trained only if asked for by name."""
 
@@ -121,6 +121,16 @@ class Experiment:
     @property
     def of_toys(self) -> bool:
         return self.dataset == "smallnorb"
+
+    @property
+    def folds(self) -> tuple[int, ...]:
+        """What a search holds out. Pooled runs have twice the images, and a fold two toys of each class."""
+        return (FOLDS[:2] if self.protocol == "pooled" else FOLDS) if self.of_toys else (0,)
+
+    @property
+    def searches(self) -> int:
+        """How many runs a search of rates has for each factor."""
+        return len(self.folds) * (1 if self.protocol == "pooled" or not self.of_toys else RUNS_A_FOLD)
 
 
 @cache
@@ -255,8 +265,8 @@ def search_rows() -> Iterator[Row]:
                     viewpoints=experiment.viewpoints,
                     protocol=experiment.protocol,
                     default=False,
-                    folds=FOLDS if experiment.of_toys else (0,),
-                    wanted=RUNS_A_FOLD * len(FOLDS) if experiment.of_toys else 1,
+                    folds=experiment.folds,
+                    wanted=experiment.searches,
                 )
 
 
