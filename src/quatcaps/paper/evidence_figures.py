@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 import textwrap
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -21,15 +20,22 @@ from quatcaps.report.styles import BEST, Style
 
 ON_TOYS = tuple(name for name, each in EXPERIMENTS.items() if each.of_toys)
 OTHERS = tuple(name for name in EXPERIMENTS if name not in ON_TOYS)
+GROUPS = (
+    ("azimuth-strict", "elevation-strict", "smallnorb"),
+    ("azimuth-pooled", "elevation-pooled"),
+    ("azimuth-long", "elevation-long"),
+    ("azimuth-default", "elevation-default"),
+)
+"""Experiments on smallNORB of which most systems are the same: one row of panels each."""
 GAP = 0.8
 """Between systems and parts of QCN, in lines."""
-LETTERS = 20
+LETTERS = 32
 """In a line of a panel's title."""
 BELOW = 0.3
 """Seeds stand so far below their mean."""
 ONE_SEED: Look = {"linestyle": "none", "marker": "|", "markersize": 6, "markeredgewidth": 1.0}
 QCN_LINE: Look = {"color": BEST.colour, "linewidth": 1.2, "linestyle": (0, (4, 2)), "zorder": 1}
-POINTS = "points more than QCN"
+POINTS = "points, less QCN"
 Lines = Mapping[str, Sequence[Line]]
 
 
@@ -59,22 +65,27 @@ def _draw_on_toys(
     across: str,
     handles: list[Line2D],
 ) -> None:
-    """A panel for each experiment on smallNORB, systems down, and the legend in the last place. Panels of one protocol
-    share a scale."""
-    levels = levels_of(lines, without=() if draw is draw_errors else (REFERENCE,))
-    rows, columns = (1, len(lines) + 1) if len(lines) < 3 else (2, math.ceil((len(lines) + 1) / 2))
-    figure = new_figure(WIDTH, 1.2 + 0.31 * rows * (max(levels.values()) + 1))
-    panels = list(figure.subplots(rows, columns, sharey=True).flat)
+    """A row for each group of experiments, a panel for each, systems down. Panels of one protocol share a scale."""
+    rows = [{name: lines[name] for name in group if name in lines} for group in GROUPS]
+    rows = [row for row in rows if row]
+    left_out = () if draw is draw_errors else (REFERENCE,)
+    levels = [levels_of(row, left_out) for row in rows]
+    heights = [max(down.values()) + 1 for down in levels]
+    figure = new_figure(WIDTH, 0.5 + 0.28 * sum(heights) + 0.85 * len(rows))
+    panels = figure.subplots(len(rows), max(map(len, rows)), sharey="row", squeeze=False, height_ratios=heights)
     ends = {EXPERIMENTS[name].protocol: [0.0] for name in lines}
-    for axes, (name, members) in zip(panels, lines.items(), strict=False):
-        dress(axes, textwrap.fill(EXPERIMENTS[name].title, LETTERS), across, "")
-        ends[EXPERIMENTS[name].protocol] += draw(axes, members, levels)
-        _name_lines(axes, levels, [line for found in lines.values() for line in found])
-    for axes, name in zip(panels, lines, strict=False):
+    drawn: dict[str, Axes] = {}
+    for row, down, places in zip(rows, levels, panels, strict=True):
+        for axes, (name, members) in zip(places, row.items(), strict=False):
+            dress(axes, textwrap.fill(EXPERIMENTS[name].title, LETTERS), across, "")
+            ends[EXPERIMENTS[name].protocol] += draw(axes, members, down)
+            _name_lines(axes, down, [line for found in row.values() for line in found])
+            drawn[name] = axes
+        for axes in places[len(row) :]:
+            axes.set_axis_off()
+    for name, axes in drawn.items():
         _scale(axes, ends[EXPERIMENTS[name].protocol], from_zero=draw is draw_errors)
-    for axes in panels[len(lines) :]:
-        axes.set_axis_off()
-    panels[-1].legend(handles=handles, loc="center left", frameon=False, fontsize=TEXT, labelspacing=0.8)
+    figure.legend(handles=handles, loc="outside upper left", ncols=2, frameon=False, fontsize=TEXT)
     _explain(figure, levels)
     save(figure, path)
 
@@ -95,13 +106,13 @@ def _draw_datasets(lines: Lines, path: Path) -> None:
         _name_lines(below, others, every)
     handles = [*error_handles(familiar=False), *difference_handles()[1:]]
     figure.legend(handles=handles, loc="outside upper left", ncols=2, frameon=False, fontsize=TEXT)
-    _explain(figure, levels)
+    _explain(figure, [levels])
     save(figure, path)
 
 
-def _explain(figure: Figure, levels: Mapping[str, float]) -> None:
+def _explain(figure: Figure, levels: Sequence[Mapping[str, float]]) -> None:
     """Says below the picture what EM* is; it is not trained as the paper does here."""
-    if "em" in levels:
+    if any("em" in each for each in levels):
         words = "EM*: matrix capsules with EM routing, the network of the QCN paper."
         figure.supxlabel(words, x=0.02, ha="left", fontsize=SMALL, color=MUTED)
 
