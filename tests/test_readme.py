@@ -103,6 +103,18 @@ def test_the_readme_shows_evidence_of_new_viewpoints() -> None:
             assert cells[place - 1] == row[column].split(" ")[0] + ARROWS.get(row[-1], ""), (experiment, system)
 
 
+def test_the_page_of_evidence_shows_pairs_over_both_viewpoints() -> None:
+    """A pair in each row; its difference and its chance among all, strict and pooled."""
+    page = (Path(__file__).parents[1] / "docs" / "evidence.md").read_text(encoding="utf-8")
+    shown = rows(page[page.index("| | other toys (strict)") : page.index("### Other toys from novel viewpoints")])[1:]
+    text = (RESULTS / "evidence.md").read_text(encoding="utf-8").replace("\\", "")
+    table = rows(text[text.index("**Azimuths and elevations together") : text.index("**Errors by toy")])
+    found = {(title, f"{first} less {second}"): (cells[0], cells[-1]) for title, first, second, *cells in table}
+    assert len(shown) == 7
+    for pair, *cells in shown:
+        assert tuple(cells) == (*found["Strict", pair], *found["Pooled", pair])
+
+
 @pytest.mark.parametrize(("part", "table"), [(0, "table2"), (2, "table3")])
 def test_results_are_those_of_tables_2_and_3(part: int, table: str) -> None:
     shown = rows(results_section()[part])

@@ -17,7 +17,7 @@ from quatcaps.models import build, parameter_count
 from quatcaps.paper import evidence_rates
 from quatcaps.paper.collection import Entry, collect
 from quatcaps.paper.cost import Cost, Times, cost_of
-from quatcaps.paper.evidence_lines import compared, matched, paired, searches
+from quatcaps.paper.evidence_lines import compared, matched, searches
 from quatcaps.paper.evidence_rates import FACTORS, choice, factor, standard_error
 from quatcaps.paper.evidence_rows import (
     EXPERIMENTS,
@@ -226,10 +226,9 @@ def test_rotors_are_compared_with_residual_networks_too(entries: list[Entry]) ->
     mirrored = next(line for line in strict if line.entry is resnet).differences["novel"]
     assert novel.startswith(f"{-mirrored.mean:+.2f}".replace("-", "−"))
     assert verdict == "QCN, rotors: better"
-    (pair,) = paired([line for line in compared([rotors, resnet])["azimuth-strict"] if line.samples])
-    assert pair_verdict(replace(pair, differences={"novel": mirrored})) == "ResNet 153K: better"
-    assert pair_verdict(replace(pair, differences={"test": Estimate(0.1, -1.0, 1.2)})) == "not told apart"
-    assert pair_verdict(replace(pair, differences={"test": Estimate(0.1, None, None)})) == "–"
+    assert pair_verdict(mirrored, "rotors", "ResNet") == "ResNet: better"
+    assert pair_verdict(Estimate(0.1, -1.0, 1.2), "rotors", "ResNet") == "not told apart"
+    assert pair_verdict(Estimate(0.1, None, None), "rotors", "ResNet") == pair_verdict(None, "", "") == "–"
 
 
 def test_every_seed_has_the_epoch_of_its_match(entries: list[Entry]) -> None:
@@ -253,12 +252,43 @@ def test_azimuths_and_elevations_together(entries: list[Entry]) -> None:
     found = compared([*entries, *elevations])
     table = together_table(found)
     assert [line[:3] for line in table.rows] == [("Strict", "ResNet 153K", "QCN")], "the others have azimuths alone"
-    ((_, _, _, difference, verdict),) = table.rows
+    ((_, _, _, difference, verdict, alone, among),) = table.rows
+    assert alone == among, "one pair needs no correction"
+    assert float(alone.removeprefix("below ")) < 0.05
     lines = [next(each for each in found[name] if system_of(each.entry.row) == "resnet-153k") for name in STRICTLY]
     mean = sum(line.differences["novel"].mean for line in lines) / 2
     assert difference.startswith(f"{mean:+.2f} [")
     assert verdict == "QCN: better"
     assert lines[0].entry is there["resnet-153k"]
+
+
+def test_more_epochs_are_compared_with_fewer() -> None:
+    """All comparisons of some experiments are corrected together: two of systems, two of epochs."""
+    entries = [
+        Entry(row, tuple(made_up(row, seed, more - 0.05 * long, 12) for seed in range(5)))
+        for viewpoints in ("azimuth", "elevation")
+        for long in (False, True)
+        for system, more in (("qcn/best", 0.1), ("resnet-153k", 0.13))
+        for row in [ROWS[f"evidence-{viewpoints}-{'long' if long else 'strict'}/{system}"]]
+    ]
+    found = compared(entries)
+    long = [line for line in together_table(found).rows if line[0] == "Strict, 180 epochs"]
+    assert [line[1:3] for line in long] == [
+        ("ResNet 153K", "QCN"),
+        ("QCN", "the same after 60"),
+        ("ResNet 153K", "the same after 60"),
+    ]
+    samples = {
+        name: {system_of(line.entry.row): line.means["novel"] for line in found[name] if line.seeds} for name in found
+    }
+    (qcn,) = [line for line in long if line[1] == "QCN"]
+    pairs = (("azimuth-long", "azimuth-strict"), ("elevation-long", "elevation-strict"))
+    less = sum(samples[after]["qcn/best"].mean - samples[before]["qcn/best"].mean for after, before in pairs) / 2
+    assert less < 0
+    assert qcn[3].startswith(f"−{-less:.2f} [")
+    assert qcn[4] == "QCN: better"
+    chances = [float(line[5].removeprefix("below ")) for line in long]
+    assert all(float(line[6].removeprefix("below ")) >= each for line, each in zip(long, chances, strict=True))
 
 
 def test_the_hardest_toys_and_who_finds_them_hard() -> None:

@@ -87,6 +87,20 @@ def together(lines: Mapping[str, Sequence[Line]], names: Sequence[str]) -> list[
     return pairs
 
 
+def longer(lines: Mapping[str, Sequence[Line]], names: Sequence[str], shorter: Sequence[str]) -> list[Pair]:
+    """Each system that has runs in all of some experiments and of as many others: the mean difference on novel images
+    between the two."""
+    found = {name: {system_of(line.entry.row): line for line in lines[name]} for name in (*names, *shorter)}
+    pairs = []
+    for system, line in found[names[0]].items():
+        both = [found[name].get(system) for name in (*names, *shorter)]
+        samples = [each.samples["novel"] for each in both if each is not None and "novel" in each.samples]
+        if len(samples) == len(found):
+            difference = difference_of_means(samples[: len(names)], samples[len(names) :])
+            pairs.append(Pair(line, found[shorter[0]][system], {"novel": difference}))
+    return pairs
+
+
 def samples_of(entry: Entry) -> dict[str, Sample]:
     """By `test` and `novel`, as far as measured."""
     found = {name: sample_of(entry.records, name) for name in ("test", "novel")}

@@ -195,6 +195,8 @@ TOGETHER: Mapping[str, tuple[str, str]] = {
     "Pooled": ("azimuth-pooled", "elevation-pooled"),
 }
 """Experiments of which the mean is told too: as many toys, seen from novel azimuths and from novel elevations."""
+AFTER_MORE = f"Strict, {LONGER} epochs"
+"""Of these, who is compared with itself after the epochs of `best` as well."""
 
 
 def default_rate(experiment: Experiment, system: str) -> float:

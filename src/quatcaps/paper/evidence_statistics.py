@@ -33,7 +33,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quatcaps.paper.record import RunRecord
-from quatcaps.report.intervals import FEWEST, quantile
+from quatcaps.report.intervals import FEWEST, chance, quantile
 
 RESAMPLES = 10_000
 SEED = 30
@@ -65,12 +65,14 @@ class Sample:
 
 @dataclass(frozen=True)
 class Estimate:
-    """A mean in %, or a difference in percentage points, with its interval where seeds are enough."""
+    """A mean in %, or a difference in percentage points, with its interval where seeds are enough. chance: that a mean
+    of 0 would be so far from it, as Student's t has it."""
 
     mean: float
     low: float | None
     high: float | None
     toys: int = 0
+    chance: float = 1.0
 
     @property
     def sign(self) -> int:
@@ -141,8 +143,10 @@ def estimate(samples: Sequence[Sample], weights: Sequence[float] = (1.0,)) -> Es
     of_toys = max(0.0, float(np.var(by_toy)) - cells)
     freedoms = [*(seed - 1 for seed in seeds), len(names) - len(set(map(class_of, names)))]
     variance = max(float(np.var(drawn)) - 2 * cells, sum(of_seeds))
-    half = quantile(freedom([*of_seeds, of_toys], freedoms)) * math.sqrt(variance)
-    return Estimate(mean, mean - half, mean + half, count)
+    free, deviation = freedom([*of_seeds, of_toys], freedoms), math.sqrt(variance)
+    half = quantile(free) * deviation
+    far = mean / deviation if deviation else math.copysign(math.inf, mean) if mean else 0.0
+    return Estimate(mean, mean - half, mean + half, count, chance(far, free))
 
 
 def variance_of_cells(sample: Sample) -> float:

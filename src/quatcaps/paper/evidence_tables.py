@@ -6,12 +6,22 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from quatcaps.paper.collection import Entry
-from quatcaps.paper.evidence_lines import Line, Pair, label, matched, measured_in, paired, searches, together
+from quatcaps.paper.evidence_lines import Line, Pair, label, longer, matched, measured_in, paired, searches, together
 from quatcaps.paper.evidence_rates import CHOSEN, FACTORS, choice, held_out_errors, standard_error
-from quatcaps.paper.evidence_rows import CONTENDERS, EXPERIMENTS, TOGETHER, Experiment, default_rate, experiment_of
+from quatcaps.paper.evidence_rows import (
+    AFTER_MORE,
+    CONTENDERS,
+    EXPERIMENTS,
+    TOGETHER,
+    Experiment,
+    default_rate,
+    experiment_of,
+    given,
+)
 from quatcaps.paper.evidence_statistics import RESAMPLES, Estimate, mean_of, of_percents
 from quatcaps.paper.evidence_toys import toy_table
 from quatcaps.paper.matching import REFERENCES
+from quatcaps.report.intervals import by_holm
 from quatcaps.report.tables import NOTHING, Table
 
 FEW = 5
@@ -34,7 +44,9 @@ NOTES = (
     "toys were trained on, from other viewpoints. docs/evidence.md has the method.",
     f"Marked{MARK}: fewer than {FEW} seeds, too few to settle anything; of fewer than three there is no interval.",
     "Azimuths and elevations together: the mean of both differences. The toys are the same in both and drawn once, the "
-    "networks are others. By this mean `reproduce settings` chooses.",
+    "networks are others. By this mean `reproduce settings` chooses. By chance: how likely a difference so large is if "
+    "there is none, by Student's t. Among all: the same by Holm's correction, as so many pairs of these experiments "
+    "are looked at; believing those below 0.05, one verdict or more is false in at most 5% of such tables.",
     "Errors by toy: of novel (else test) images, means over seeds; how much of all errors of a system the hardest toys "
     "make, and the correlation of its errors with QCN's over all toys.",
     "At the match, as the paper compares: the first epoch at which the familiar test error (strict) or the training "
@@ -101,45 +113,62 @@ def verdict(line: Line, name: str) -> str:
 
 def pair_table(lines: Mapping[str, Sequence[Line]]) -> Table:
     """Systems other than QCN compared with each other, where both have runs."""
-    rows = [
-        (
-            EXPERIMENTS[name].title,
-            label(pair.first.entry.row),
-            label(pair.second.entry.row),
-            *(told(pair.differences.get(images), signed=True) for images in ("test", "novel")),
-            pair_verdict(pair),
-        )
-        for name, found in lines.items()
-        for pair in paired(found)
-    ]
+    rows = []
+    for name, found in lines.items():
+        for pair in paired(found):
+            who = label(pair.first.entry.row), label(pair.second.entry.row)
+            differences = [pair.differences.get(images) for images in ("test", "novel")]
+            shown = [told(each, signed=True) for each in differences]
+            verdict = pair_verdict(pair.differences.get("novel", pair.differences.get("test")), *who)
+            rows.append((EXPERIMENTS[name].title, *who, *shown, verdict))
     columns = ("experiment", "system", "less", "familiar, or test (points)", "novel (points)", "verdict")
     return Table("Other pairs: error at the end of training", columns, tuple(rows))
 
 
 def together_table(lines: Mapping[str, Sequence[Line]]) -> Table:
-    """Azimuths and elevations together: one difference for each pair of systems."""
-    rows = [
-        (
-            title,
-            label(pair.first.entry.row),
-            label(pair.second.entry.row),
-            told(pair.differences["novel"], signed=True),
-            pair_verdict(pair),
-        )
-        for title, names in TOGETHER.items()
-        for pair in together(lines, names)
-    ]
-    columns = ("experiments", "system", "less", "novel (points)", "verdict")
+    """Azimuths and elevations together: one difference for each pair of systems, and how likely chance alone is, for
+    the pair by itself and among all of its experiments."""
+    rows: list[tuple[str, ...]] = []
+    for title, names in TOGETHER.items():
+        pairs = together(lines, names)
+        others = [label(pair.second.entry.row) for pair in pairs]
+        if title == AFTER_MORE:
+            with_itself = longer(lines, names, TOGETHER["Strict"])
+            pairs += with_itself
+            others += [f"the same after {given(EXPERIMENTS['azimuth-strict']).epochs}"] * len(with_itself)
+        rows += rows_of_pairs(title, pairs, others)
+    columns = ("experiments", "system", "less", "novel (points)", "verdict", "by chance", "among all")
     return Table("Azimuths and elevations together: mean of both, at the end of training", columns, tuple(rows))
 
 
-def pair_verdict(pair: Pair) -> str:
-    """What the interval of the difference says, of novel images where there are any."""
-    found = pair.differences.get("novel", pair.differences.get("test"))
+def rows_of_pairs(title: str, pairs: Sequence[Pair], others: Sequence[str]) -> list[tuple[str, ...]]:
+    """The comparisons of some experiments, corrected for how many they are."""
+    found = [pair.differences["novel"] for pair in pairs]
+    corrected = iter(by_holm([each.chance for each in found if each.low is not None]))
+    rows: list[tuple[str, ...]] = []
+    for pair, other, difference in zip(pairs, others, found, strict=True):
+        sure = difference.low is not None
+        chances = (probable(difference.chance), probable(next(corrected))) if sure else (NOTHING, NOTHING)
+        first = label(pair.first.entry.row)
+        rows.append(
+            (title, first, other, told(difference, signed=True), pair_verdict(difference, first, other), *chances)
+        )
+    return rows
+
+
+def probable(chance: float) -> str:
+    """
+    >>> probable(0.03125), probable(0.00002)
+    ('0.031', 'below 0.001')
+    """
+    return "below 0.001" if chance < 0.001 else f"{chance:.3f}"
+
+
+def pair_verdict(found: Estimate | None, first: str, second: str) -> str:
+    """What the interval of the first's error less the second's says."""
     if found is None or found.low is None:
         return NOTHING
-    better = pair.second if found.sign > 0 else pair.first
-    return f"{label(better.entry.row)}: better" if found.sign else NOT_TOLD
+    return f"{second if found.sign > 0 else first}: better" if found.sign else NOT_TOLD
 
 
 def few(seeds: int) -> str:
