@@ -66,7 +66,7 @@ def test_every_image_comes_once_in_every_pass(noise_images: ImageSet, batch: int
         assert sorted(part) == list(range(60))
         assert part == epoch_order(60, 0, epoch).tolist()
     assert 0 <= len(stream) - 180 < batch, "an epoch ends with the batch in which its last image is"
-    assert [batches.in_epoch(epoch) for epoch in range(3)] == [
+    assert [batches.first(epoch + 1) - batches.first(epoch) for epoch in range(3)] == [
         sum(1 for _ in batches.epoch(epoch)) for epoch in range(3)
     ]
 
@@ -214,7 +214,7 @@ def test_images_on_the_host_give_the_same_batches(noise_images: ImageSet, part: 
     assert isinstance(there.pixels, OnHost)
     for epoch in range(3):
         pairs = list(zip(here.epoch(epoch), there.epoch(epoch), strict=True))
-        assert len(pairs) == here.in_epoch(epoch)
+        assert len(pairs) == here.first(epoch + 1) - here.first(epoch)
         for one, other in pairs:
             assert torch.equal(one.images, other.images)
             assert torch.equal(one.labels, other.labels)

@@ -140,10 +140,6 @@ class TrainingBatches:
         """The number of the first batch that lies in an epoch from its beginning on, counted over the whole run."""
         return -(-epoch * self.count // self.batch)
 
-    def in_epoch(self, epoch: int) -> int:
-        """How many batches an epoch has; by one more or less from epoch to epoch."""
-        return self.first(epoch + 1) - self.first(epoch)
-
     def epoch(self, epoch: int, position: int = 0) -> Iterator[Batch]:
         """The batches of an epoch from number `position` on: this process's part of each."""
         # Groups begin where the epoch does, so that a batch is made in the same company wherever reading begins.
