@@ -54,11 +54,13 @@ def made_up_toys(total: Rate, seed: int) -> dict[str, Rate]:
     """The errors of some images by toy: five classes of five toys, of which some are harder than others."""
     names = [f"{kind} {number}" for kind in ("animal", "human", "airplane", "truck", "car") for number in range(5)]
     shares = [1.0 + (7 * place + seed) % 11 for place in range(len(names))]
-    images, whole = total.images // len(names), sum(shares)
-    return {
-        name: Rate(min(images, round(total.errors * share / whole)), images)
-        for name, share in zip(names, shares, strict=True)
-    }
+    images, whole, left = total.images // len(names), sum(shares), total.errors
+    found = {}
+    for name, share in zip(names, shares, strict=True):
+        errors = min(images, left, round(left * share / whole))
+        found[name] = Rate(errors, images)
+        left, whole = left - errors, whole - share
+    return found
 
 
 def made_up_poses(row: Row, seed: int) -> dict[str, Any]:

@@ -187,3 +187,11 @@ def test_samples_of_records() -> None:
     fewer = sample_of(records, "novel")
     assert fewer is not None
     assert not fewer.has_toys, "toys count where every seed has the same"
+
+
+def test_rounding_is_no_difference() -> None:
+    """The same errors in every seed of both: means that differ in their last bits."""
+    found = difference_of(of_percents([0.3] * 3), of_percents([0.3] * 10))
+    assert (found.mean, found.sign, found.chance) == (0.0, 0, 1.0)
+    found = difference_of(of_percents([0.4] * 3), of_percents([0.3] * 10))
+    assert (found.sign, found.chance) == (1, 0.0)

@@ -134,3 +134,19 @@ def test_damaged_poses_are_an_error(tmp_path: Path, name: str, value: object) ->
     path = leave(tmp_path, replace(record, poses={**record.poses, name: value}))
     with pytest.raises(QuatcapsError, match="is not the record of a run"):
         read_record(path)
+
+
+def test_errors_by_toy_are_the_final_ones(tmp_path: Path) -> None:
+    record = made_up(ROW)
+    more = replace(record.by_toy["novel"]["car 4"], errors=record.by_toy["novel"]["car 4"].errors + 1)
+    other = {**record.by_toy, "novel": {**record.by_toy["novel"], "car 4": more}}
+    with pytest.raises(QuatcapsError, match="errors by toy"):
+        read_record(leave(tmp_path, replace(record, by_toy=other)))
+
+
+@pytest.mark.parametrize("step", [None, "x", {}])
+def test_steps_are_numbers(tmp_path: Path, step: object) -> None:
+    record = made_up(ROW)
+    epochs = (*record.epochs[:-1], {**record.epochs[-1], "step": step})
+    with pytest.raises(QuatcapsError, match="is not the record"):
+        read_record(leave(tmp_path, replace(record, epochs=epochs)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import signal
 import threading
 import time
@@ -68,7 +69,12 @@ def test_off_the_main_thread_only_the_clock_tells() -> None:
     assert seen == [True]
 
 
-@pytest.mark.parametrize("minutes", [0.0, -1.0])
+@pytest.mark.parametrize("minutes", [0.0, -1.0, math.inf, math.nan])
 def test_a_budget_is_above_zero(minutes: float) -> None:
     with pytest.raises(QuatcapsError, match="above 0"), stopping_after(minutes):
         pass
+
+
+def test_a_budget_may_be_as_long_as_one_likes() -> None:
+    with stopping_after(1e300) as deadline:
+        assert not deadline.passed

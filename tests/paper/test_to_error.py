@@ -35,7 +35,7 @@ def short_run(row: Row, seed: int, percent: float, taken: float = 20.0) -> RunRe
     """A record of a short run, with an error in %."""
     record = made_up(row, seed, epochs=row.config(0).epochs)
     name = "validation" if row.config(0).validation else "test"
-    return replace(record, final={name: Rate(round(100 * percent), 10_000)}, seconds=taken)
+    return replace(record, final={name: Rate(round(100 * percent), 10_000)}, by_toy={}, seconds=taken)
 
 
 def test_the_errors_to_come_to_are_the_papers_and_the_recipe_is_short() -> None:

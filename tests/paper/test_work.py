@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import shutil
 import signal
 from dataclasses import replace
 from pathlib import Path
@@ -28,7 +29,6 @@ from quatcaps.paper.work import (
     OTHER,
     STARTED,
     Job,
-    NotTrainedError,
     Place,
     in_order,
     perform,
@@ -291,50 +291,74 @@ def test_nothing_begins_after_the_deadline(place: Place, console: Console, train
     assert not summary.interrupted
 
 
+FIRST = replace(changed(PLAIN, viewpoints="all", epochs=1), key="first/row", viewpoints="all")
+SECOND = replace(PLAIN, key="second/row", pretrained="first/row")
+"""In miniature, plain networks stand for both."""
+
+
 def test_a_pretrained_row_begins_with_the_run_of_another(place: Place, console: Console) -> None:
-    """In miniature, plain networks stand for both; without the first there is no second, and the others go on."""
-    first = replace(changed(PLAIN, viewpoints="all", epochs=1), key="first/row", viewpoints="all")
-    second = replace(PLAIN, key="second/row", pretrained="first/row")
-    before = perform([Job(second, 0)], place, console, NEVER)
-    assert "begins with the weights of first/row, seed 0" in before.failed[Job(second, 0)]
-    assert not place.folder(Job(second, 0)).exists()
-    after = perform([Job(first, 0), Job(second, 1)], place, console, NEVER)
-    assert after.trained == [Job(first, 0), Job(second, 1)]
-    assert str(place.folder(Job(first, 0))) in open_run(place.folder(Job(second, 1))).initial
+    """Which is trained first where it is not there, also if it is recorded, whose record then stays as it is."""
+    unknown = perform([Job(SECOND, 0)], place, console, NEVER)
+    assert "which is no row of these tables" in unknown.failed[Job(SECOND, 0)]
+    place = replace(place, rows={FIRST.key: FIRST})
+    after = perform([Job(SECOND, 0), Job(FIRST, 0)], place, console, NEVER)
+    assert (after.trained, after.before) == ([Job(SECOND, 0)], [Job(FIRST, 0)])
+    assert str(place.folder(Job(FIRST, 0))) in open_run(place.folder(Job(SECOND, 0))).initial
+    recorded = place.record(Job(FIRST, 0)).read_bytes()
+    clone = replace(place, work=place.work / "clone")
+    assert perform([Job(SECOND, 1)], clone, console, NEVER).trained == [Job(SECOND, 1)]
+    assert place.record(Job(FIRST, 0)).read_bytes() == recorded
+    assert "which is trained first" in printed(console)
 
 
-def test_who_begins_with_a_run_that_is_asked_for_too_waits_for_it(
-    place: Place, console: Console, trained: list[Job], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    first = replace(ROW, key="first/row")
-    second = replace(ROW, key="second/row", pretrained="first/row")
-    jobs, instead = [Job(second, 1), Job(first, 0)], work.train
+def test_nobody_begins_with_a_run_of_other_settings(place: Place, console: Console) -> None:
+    other = replace(place, rows={FIRST.key: changed(FIRST, learning_rate=0.123)})
+    assert perform([Job(other.rows[FIRST.key], 0)], other, console, NEVER).trained
+    place = replace(place, rows={FIRST.key: FIRST})
+    failed = perform([Job(SECOND, 0)], place, console, NEVER).failed[Job(SECOND, 0)]
+    assert "begins with the weights of first/row, seed 0" in failed
+    assert "learning_rate was 0.123" in failed
 
-    def begin(job: Job, *arguments: object, **options: object) -> None:
-        if job.row.pretrained and Job(first, 0) not in trained:
-            raise NotTrainedError("first/row, seed 0, is not trained to its end")
-        instead(job, *arguments, **options)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(work, "train", begin)
-    assert perform(jobs[:1], place, console, Deadline()).failed.keys() == {jobs[0]}, "nobody trains the first"
-    assert perform(jobs, place, console, Deadline()).trained == [jobs[1], jobs[0]]
-    place.record(jobs[0]).unlink()
-    trained.clear()
-    assert perform(jobs, place, console, Deadline()).failed.keys() == {jobs[0]}, (
-        "the first is recorded, its weights gone"
-    )
+def test_a_run_that_was_stopped_before_it_had_its_first_weights_begins_anew(place: Place, console: Console) -> None:
+    place, job = replace(place, rows={FIRST.key: FIRST}), Job(SECOND, 0)
+    perform([job], place, console, NEVER)
+    place.record(job).unlink()
+    shutil.rmtree(open_run(place.folder(job)).checkpoints)
+    assert perform([job], place, console, NEVER).trained == [job]
+
+
+def test_again_begins_a_damaged_run_anew(place: Place, console: Console) -> None:
+    job = Job(PLAIN, 0)
+    perform([job], place, console, NEVER)
+    place.record(job).unlink()
+    log = place.folder(job) / "log.jsonl"
+    lines = [line for line in log.read_text().splitlines() if '"kind": "epoch"' not in line]
+    log.write_text("".join(f"{line}\n" for line in lines))
+    assert "epochs in its log" in perform([job], place, console, NEVER).failed[job]
+    assert perform([job], place, console, NEVER, again=True).trained == [job]
+    assert place.folder(job).with_name("seed-0-before-1").exists()
+
+
+def test_again_trains_timed_runs_once(place: Place, console: Console, trained: list[Job]) -> None:
+    """What is recorded since the request is not trained once more, by whomever; what was before is."""
+    job = Job(replace(ROW, timed=True), 0)
+    perform([job], place, console, NEVER)
+    assert perform([job], place, console, NEVER, again=True).trained == [job]
+    since = place.record(job).stat().st_mtime
+    assert perform([job], place, console, NEVER, again=True, since=since).before == [job]
+    assert perform([job], place, console, NEVER, again=True, since=since + 1).trained == [job]
+    assert trained == [job] * 3
 
 
 def test_who_begins_with_a_run_that_fails_fails_too(
     place: Place, console: Console, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    first = replace(ROW, key="first/row")
-    second = replace(ROW, key="second/row", pretrained="first/row")
+    def fail(job: Job, *arguments: object) -> None:
+        raise QuatcapsError("no images")
 
-    def fail(job: Job, *arguments: object, **options: object) -> None:
-        raise NotTrainedError("the first is missing") if job.row.pretrained else QuatcapsError("no images")
-
-    monkeypatch.setattr(work, "train", fail)
-    summary = perform([Job(second, 0), Job(first, 0)], place, console, Deadline())
-    assert summary.failed == {Job(first, 0): "no images", Job(second, 0): "the first is missing"}
+    monkeypatch.setattr(work, "trained", fail)
+    jobs = [Job(SECOND, 0), Job(FIRST, 0)]
+    summary = perform(jobs, replace(place, rows={FIRST.key: FIRST}), console, Deadline())
+    assert summary.failed == dict.fromkeys(jobs, "no images")
     assert not summary.held

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -90,6 +92,25 @@ def test_all_are_recorded_and_told(place: Place, console: Console, monkeypatch: 
     assert told(console).count("workers") == 2, "nothing is started where nothing is left"
 
 
+def test_again_timed_runs_are_trained_by_workers_too(
+    place: Place, console: Console, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Records of before are neither told as new ones, nor as trained where workers leave them as they are."""
+    jobs = [Job(replace(job.row, timed=True), job.seed) for job in JOBS]
+    for job in jobs:
+        path = leave(place.output, whole(job))
+        os.utime(path, (1.0, 1.0))
+
+    def again() -> Summary:
+        return perform_side_by_side(jobs, place, console, NEVER, 2, again=True, origin={"quick": False})
+
+    stand_in(monkeypatch, "pass")
+    left_alone = again()
+    assert (left_alone.trained, left_alone.before, left_alone.held) == ([], [], jobs)
+    stand_in(monkeypatch, DILIGENT)
+    assert again().trained == jobs
+
+
 def test_why_a_run_could_not_be_done(place: Place, console: Console, monkeypatch: pytest.MonkeyPatch) -> None:
     stand_in(monkeypatch, FORGETFUL)
     summary = side_by_side(place, console)
@@ -138,19 +159,24 @@ def test_what_a_worker_is_told_is_what_it_does(
 ) -> None:
     seen: dict[str, Any] = {}
 
-    def perform(jobs: list[Job], place: Place, console: Console, deadline: Deadline, *, again: bool) -> Summary:
-        seen.update(jobs=jobs, place=place, again=again)
+    def perform(
+        jobs: list[Job], place: Place, console: Console, deadline: Deadline, *, again: bool, since: float | None
+    ) -> Summary:
+        seen.update(jobs=jobs, place=place, again=again, since=since)
         return Summary(failed={jobs[1]: "no toys"})
 
     monkeypatch.setattr(workers, "perform", perform)
     jobs = [Job(quick(job.row), job.seed) for job in JOBS] if small else JOBS
     path = tmp_path / "task.json"
-    path.write_text(json.dumps(described(jobs, place, again=True, origin={"quick": small})))
+    path.write_text(json.dumps(described(jobs, place, since=12.5, origin={"quick": small})))
     assert work(read_json(path, "a task"), console) == {"elevation-strict/em, seed 0": "no toys"}
     assert [(job.row.config(job.seed), job.seed) for job in seen["jobs"]] == [
         (j.row.config(j.seed), j.seed) for j in jobs
     ]
-    assert (seen["place"], seen["again"]) == (place, True)
+    assert (seen["again"], seen["since"]) == (True, 12.5)
+    assert replace(seen["place"], rows={}) == place
+    first = seen["place"].rows["poses-toys/qcn-rotor/poses-2"].config(0)
+    assert (first.dataset == "toys-mini") == small, "which others may begin with"
 
 
 def test_without_mps_it_is_said(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -187,7 +213,7 @@ def test_settings_on_held_out_images_too(monkeypatch: pytest.MonkeyPatch, tmp_pa
 
     def side_by_side(jobs: list[Job], place: Place, *given: Any, **how: Any) -> Summary:
         path = tmp_path / "task.json"
-        path.write_text(json.dumps(described(jobs, place, **how)))
+        path.write_text(json.dumps(described(jobs, place, since=None, origin=how["origin"])))
         rows = rows_of(read_json(path, "a task")["origin"])
         asked.extend((job.row.config(job.seed), rows[job.row.key].config(job.seed)) for job in jobs)
         return Summary()

@@ -18,7 +18,7 @@ from quatcaps.paper.work import DONE, Job, Place, state
 from quatcaps.training.config import TrainingConfig
 
 Network = tuple[str, str, int]
-Images = tuple[str, str, str, float]
+Images = tuple[str, str, str, str, float, str]
 
 
 class Told(NamedTuple):
@@ -55,7 +55,9 @@ def network_of(config: TrainingConfig) -> Network:
 
 def images_of(config: TrainingConfig) -> Images:
     """What decides how many images an epoch has."""
-    return config.dataset, config.viewpoints, config.protocol if config.viewpoints != "all" else "", config.validation
+    protocol = config.protocol if config.viewpoints != "all" else ""
+    held_out = (config.validation, config.validation_by if config.validation else "")
+    return config.dataset, config.stereo_views, config.viewpoints, protocol, *held_out
 
 
 def whole_of(config: TrainingConfig) -> TrainingConfig:

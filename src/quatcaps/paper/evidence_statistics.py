@@ -40,6 +40,8 @@ SEED = 30
 """Of all resampling. The raw bits of PCG64 are the same in every version of NumPy, and so are tables."""
 TOYS = 0
 """A stream of chance of its own; those of the seeds of samples are 1, 2, …"""
+ROUNDING = 1e-9
+"""In points: what is smaller comes from rounding, not from errors."""
 WHOLE = "all images"
 """Where images show no toys, all of them count as one, which is never left out."""
 Numbers = NDArray[np.float64]
@@ -128,6 +130,7 @@ def estimate(samples: Sequence[Sample], weights: Sequence[float] = (1.0,)) -> Es
     """Of the sum of their means times these weights; no interval where one has fewer than `FEWEST` seeds."""
     weighted = tuple(zip(weights, samples, strict=True))
     mean = sum(weight * float(each.percents.mean()) for weight, each in weighted)
+    mean = 0.0 if abs(mean) < ROUNDING else mean
     names, seeds = samples[0].toys, [len(each.errors) for each in samples]
     count = len(names) if samples[0].has_toys else 0
     if min(seeds) < FEWEST:
@@ -143,7 +146,8 @@ def estimate(samples: Sequence[Sample], weights: Sequence[float] = (1.0,)) -> Es
     of_toys = max(0.0, float(np.var(by_toy)) - cells)
     freedoms = [*(seed - 1 for seed in seeds), len(names) - len(set(map(class_of, names)))]
     variance = max(float(np.var(drawn)) - 2 * cells, sum(of_seeds))
-    free, deviation = freedom([*of_seeds, of_toys], freedoms), math.sqrt(variance)
+    deviation = math.sqrt(variance) if variance > ROUNDING**2 else 0.0
+    free = freedom([*of_seeds, of_toys], freedoms)
     half = quantile(free) * deviation
     far = mean / deviation if deviation else math.copysign(math.inf, mean) if mean else 0.0
     return Estimate(mean, mean - half, mean + half, count, chance(far, free))

@@ -17,7 +17,7 @@ from quatcaps.inspection import inspect
 from quatcaps.models import parameter_count
 from quatcaps.paper.row import Row
 from quatcaps.training.config import TrainingConfig
-from quatcaps.training.evaluate import errors_on, evaluate_run
+from quatcaps.training.evaluate import errors_on, evaluate_trained
 from quatcaps.training.identity import digests_of, images_by_name
 from quatcaps.training.log import Record, read_log
 from quatcaps.training.measure import Rate
@@ -137,15 +137,15 @@ def renormalised_errors(run: Run, experiment: Experiment, device: str) -> dict[s
 
 def poses_of(run: Run, experiment: Experiment, device: str) -> dict[str, Any]:
     """What the poses of a run know, without the turns that are drawn."""
-    found = inspect(trained_run(run), experiment.tests["test"], choose_device(device)).to_json()
+    found = inspect(trained_run(run, "last"), experiment.tests["test"], choose_device(device)).to_json()
     return {name: value for name, value in found.items() if name not in ("name", "turns")}
 
 
 def toys_of(run: Run, images: ImageSet, device: str) -> dict[str, Rate]:
-    """The errors of a run by class and instance, where images show instances."""
+    """The errors of a run's last checkpoint by class and instance, where images show instances."""
     if "instance" not in images.info:
         return {}
-    return evaluate_run(run, images, choose_device(device))["all"].by_instance
+    return evaluate_trained(trained_run(run, "last"), images, choose_device(device))["all"].by_instance
 
 
 def write_record(path: Path, record: RunRecord) -> None:
@@ -205,6 +205,12 @@ def read_record(path: Path) -> RunRecord:
             f"{path} is not {what}: it has {len(record.epochs)} of {record.config.epochs} epochs and "
             f"{len(record.final)} final errors"
         )
+    for name, rates in record.by_toy.items():
+        final, errors = record.final.get(name), sum(each.errors for each in rates.values())
+        if rates and (final is None or errors != final.errors):
+            raise QuatcapsError(
+                f"{path} is not {what}: its {name} errors by toy are {errors}, the final ones {final and final.errors}"
+            )
     if record.seed != record.config.seed or path.parts[-len(record.key.split("/")) - 1 :] != (
         *record.key.split("/"),
         f"seed-{record.seed}.json",
@@ -287,6 +293,7 @@ def _poses(found: dict[str, Any]) -> dict[str, Any]:
 
 def _epoch(entry: Any) -> Record:
     _ = _as(int, _as(dict, entry)["epoch"])
+    _ = _as(int, entry.get("step", 0)), _as(float, entry.get("seconds", 0.0))
     for name, value in entry.items():
         counts = name == "error" or (name.endswith("_error") and value is not None)
         if counts and not 0 <= _as(float, value) <= 1:

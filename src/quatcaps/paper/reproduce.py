@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import fnmatch
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,6 +13,7 @@ from rich.console import Console
 
 from quatcaps.console import say
 from quatcaps.errors import QuatcapsError, unknown_name
+from quatcaps.files import make_folder
 from quatcaps.paper.collection import collect
 from quatcaps.paper.cost import Times, cost_of
 from quatcaps.paper.launch import LAUNCHERS, launch
@@ -54,8 +56,8 @@ class Request:
         for name in self.tables:
             if name not in TABLES:
                 raise unknown_name("table", name, TABLES)
-        if self.budget is not None and not self.budget > 0:
-            raise QuatcapsError(f"budget = {self.budget:g} minutes: it must be above 0")
+        if self.budget is not None and not 0 < self.budget < math.inf:
+            raise QuatcapsError(f"budget = {self.budget:g} minutes: it must be above 0 and finite")
         if self.processes < 1:
             raise QuatcapsError(f"processes = {self.processes}: at least 1 is needed")
         if self.launcher not in LAUNCHERS:
@@ -76,6 +78,7 @@ class Request:
             data_dir=self.data_dir,
             device=self.device,
             processes=self.processes,
+            rows={key: quick(row) if self.quick else row for key, row in ROWS.items()},
         )
 
     def all_rows(self) -> list[Row]:
@@ -139,6 +142,7 @@ def reproduce(request: Request, console: Console, *, only_render: bool = False, 
     if not jobs:
         most = max(row.wanted for row in rows)
         raise QuatcapsError(f"seed {min(request.seeds)}: the rows asked for want no seed beyond {most - 1}")
+    make_folder(place.output / "runs")  # before hours of training, not after
     check_alone("reproduce", "give --processes {count}, and each run is trained by torchrun")
     choose_device(request.device)
     if request.launcher != "here":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import signal
 import sys
@@ -44,10 +45,10 @@ def stopping_after(minutes: float | None) -> Iterator[Deadline]:
     """
     if minutes is None:
         deadline = Deadline()
-    elif minutes > 0:
+    elif 0 < minutes < math.inf:
         deadline = Deadline(time.monotonic() + 60 * minutes)
     else:
-        raise QuatcapsError(f"budget = {minutes} minutes: it must be above 0")
+        raise QuatcapsError(f"budget = {minutes:g} minutes: it must be above 0 and finite")
     if threading.current_thread() is not threading.main_thread():
         yield deadline
         return
@@ -59,7 +60,7 @@ def stopping_after(minutes: float | None) -> Iterator[Deadline]:
             raise RunInterruptedError("stopped between runs: nothing is lost")
 
     def remind(seconds: float) -> None:
-        while not over.wait(seconds):
+        while not over.wait(min(seconds, threading.TIMEOUT_MAX)):
             if sys.platform == "win32":
                 signal.raise_signal(signal.SIGTERM)  # there `os.kill` ends the process, whatever it hears
             else:

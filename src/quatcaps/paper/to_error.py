@@ -15,6 +15,7 @@ from rich.console import Console
 
 from quatcaps.console import say
 from quatcaps.errors import QuatcapsError, at_least_one, unknown_name
+from quatcaps.files import make_folder
 from quatcaps.paper.ablation import FOLDS
 from quatcaps.paper.collection import collect
 from quatcaps.paper.miniature import quick
@@ -165,8 +166,12 @@ def combinations(tried: Sequence[str]) -> list[dict[str, Any]]:
 
     >>> combinations(["epochs=20,30", "precision=bf16"])
     [{'epochs': 20, 'precision': 'bf16'}, {'epochs': 30, 'precision': 'bf16'}]
+    >>> combinations(["epochs=20", "epochs=30,20"])
+    [{'epochs': 20}, {'epochs': 30}]
     """
-    columns = dict(map(values_of, tried))
+    columns: dict[str, list[Any]] = {}
+    for name, values in map(values_of, tried):
+        columns[name] = list(dict.fromkeys([*columns.get(name, []), *values]))
     return [dict(zip(columns, values, strict=True)) for values in product(*columns.values())]
 
 
@@ -200,6 +205,7 @@ def to_error(request: Request, console: Console) -> None:
             "--to-error on the CPU would take days and say nothing about seconds on a GPU: give --device cuda, or "
             "--quick for a miniature that shows how it works"
         )
+    make_folder(place.output / "runs")  # before training, not after
     with stopping_after(request.budget) as deadline:
         if request.side_by_side > 1:
             many, origin = request.side_by_side, {"to_error": request.asked()}
@@ -221,7 +227,8 @@ def finish(request: Request, rows: Sequence[Row], console: Console, summary: Sum
     for line in tell(summary):
         say(console, line)
     if summary.interrupted:
-        raise RunInterruptedError("interrupted; the same command goes on with the next run")
+        again = "; --again would begin with seed 0 once more" if request.again else ""
+        raise RunInterruptedError(f"interrupted; the same command goes on with the next run{again}")
     problems = list(dict.fromkeys([*(f"{job}: {why}" for job, why in summary.failed.items()), *problems]))
     if problems:
         raise QuatcapsError("not everything could be done:\n  " + "\n  ".join(problems))

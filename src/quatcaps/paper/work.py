@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import gc
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
@@ -32,6 +32,7 @@ from quatcaps.paper.timed import train_timed
 from quatcaps.paper.torchrun import train_together
 from quatcaps.training.checkpoint import checkpoints, read_position
 from quatcaps.training.config import TrainingConfig
+from quatcaps.training.health import NonFiniteError
 from quatcaps.training.lock import HeldError, holding, owned
 from quatcaps.training.loop import RunInterruptedError
 from quatcaps.training.run import create_run, open_run
@@ -41,10 +42,6 @@ from quatcaps.training.trained import Trained, trained_run
 DONE, STARTED, NONE, OTHER, DAMAGED = "done", "started", "none", "other settings", "damaged"
 """States of a run: recorded; begun; neither; recorded or begun with other settings than its row has now; its record, or
 the description of the run that was begun, cannot be read."""
-
-
-class NotTrainedError(QuatcapsError):
-    """The run that another one begins with is not trained to its end."""
 
 
 class Job(NamedTuple):
@@ -66,6 +63,7 @@ class Place:
     data_dir: Path | None = None
     device: str = "auto"
     processes: int = 1  # that train one run together
+    rows: Mapping[str, Row] = field(default_factory=dict)  # by key: those that others may begin with
 
     def record(self, job: Job) -> Path:
         return record_path(self.output, job.row.key, job.seed)
@@ -122,14 +120,23 @@ def state(job: Job, place: Place) -> str:
     return standing(job, place).state
 
 
-def perform(jobs: Sequence[Job], place: Place, console: Console, deadline: Deadline, *, again: bool = False) -> Summary:
+def perform(
+    jobs: Sequence[Job],
+    place: Place,
+    console: Console,
+    deadline: Deadline,
+    *,
+    again: bool = False,
+    since: float | None = None,
+) -> Summary:
     """Trains and records what is not recorded yet, in order.
 
     A job that cannot be done is noted and the others go on; a dataset that cannot be fetched is asked for once. What
-    another process holds, and what begins with a run that is not trained yet, is looked at again in the end, for as
-    long as something gets done.
+    another process holds is looked at again in the end, for as long as something gets done. since: with `again`, what
+    was recorded before that time of the clock is what is trained again; none: before now.
     """
     summary, waiting, begun = Summary(), list(jobs), time.monotonic()
+    since = (time.time() if since is None else since) if again else None
     unfetched: dict[str, Job] = {}
     while waiting and not summary.left:
         held: list[Job] = []
@@ -142,7 +149,7 @@ def perform(jobs: Sequence[Job], place: Place, console: Console, deadline: Deadl
                 continue
             try:
                 progress = _progress(number, waiting, place, begun, summary)
-                _attempt(job, place, console, again, deadline, summary, held, progress)
+                _attempt(job, place, console, since, deadline, summary, held, progress)
             except (RunInterruptedError, KeyboardInterrupt) as stop:
                 say(console, f"stopped: {stop}" if isinstance(stop, RunInterruptedError) else "stopped")
                 summary.left = [*waiting[number - 1 :], *held]
@@ -151,10 +158,6 @@ def perform(jobs: Sequence[Job], place: Place, console: Console, deadline: Deadl
             except (QuatcapsError, MemoryError, RuntimeError, OSError) as error:
                 if not isinstance(error, QuatcapsError) and not is_out_of_memory(error):
                     raise
-                if isinstance(error, NotTrainedError) and _may_still_be_trained(job, jobs, summary):
-                    say(console, f"passed over: {job} begins with {job.row.pretrained}, which is not trained yet")
-                    held.append(job)
-                    continue
                 summary.failed[job] = str(error) or "out of memory"
                 if isinstance(error, DownloadError):
                     unfetched[job.row.dataset] = job
@@ -168,33 +171,27 @@ def perform(jobs: Sequence[Job], place: Place, console: Console, deadline: Deadl
     return summary
 
 
-def _may_still_be_trained(job: Job, jobs: Sequence[Job], summary: Summary) -> bool:
-    """Whether the run that a job begins with is one of these, here or in another process."""
-    first = {other for other in jobs if (other.row.key, other.seed) == (job.row.pretrained, 0)}
-    return bool(first - set(summary.failed) - set(summary.before))
-
-
 def _attempt(
     job: Job,
     place: Place,
     console: Console,
-    again: bool,
+    since: float | None,
     deadline: Deadline,
     summary: Summary,
     held: list[Job],
     progress: str,
 ) -> None:
     """Does one job, unless it is done, or held by another process; enters it where it belongs."""
-    if _finished(job, place, again):
+    if _finished(job, place, since):
         summary.before.append(job)
         return
     try:
         with holding(place.folder(job).with_suffix(".lock"), str(job)):
-            if _finished(job, place, again):
+            if _finished(job, place, since):
                 summary.before.append(job)
             else:
                 say(console, f"{progress}: {job}")
-                train(job, place, console, again=again, deadline=deadline)
+                train(job, place, console, again=since is not None, deadline=deadline)
                 summary.trained.append(job)
     except HeldError as error:
         say(console, f"passed over: {error}")
@@ -204,18 +201,36 @@ def _attempt(
 def train(job: Job, place: Place, console: Console, *, again: bool = False, deadline: Deadline = NEVER) -> None:
     """Trains a run, from where it stands if it was begun, and records it."""
     wanted, folder = job.row.config(job.seed), place.folder(job)
-    begun = (folder / "run.json").exists()
-    if begun and (reason := _not_resumable(job, folder, wanted)):
+    if (folder / "run.json").exists() and (reason := _not_resumable(job, folder, wanted)):
         if not (again or job.row.timed):
             raise QuatcapsError(f"{reason}: --again moves it aside")
-        with owned(folder):
-            aside(folder)
-        begun = False
+        set_aside(folder)
+    if (folder / "run.json").exists() and _has_no_weights(folder):
+        set_aside(folder)
     wanted = wanted.changed({"device": place.device})
-    if job.row.timed:
+    if again and (folder / "run.json").exists():
+        load_run_images(wanted, place.data_dir, console)  # whose absence is no reason to begin anew
+        try:
+            record = trained(job, wanted, place, console, deadline)
+        except (HeldError, RunInterruptedError, NonFiniteError):
+            raise
+        except QuatcapsError as error:
+            say(console, f"{error}; it is moved aside and begun anew")
+            set_aside(folder)
+            record = trained(job, wanted, place, console, deadline)
+    else:
+        record = trained(job, wanted, place, console, deadline)
+    write_record(place.record(job), record)
+
+
+def trained(job: Job, wanted: TrainingConfig, place: Place, console: Console, deadline: Deadline) -> RunRecord:
+    """The record of a run that is trained from its start or goes on."""
+    row, folder = job.row, place.folder(job)
+    begun = (folder / "run.json").exists()
+    if row.timed:
         run, experiment = train_timed(wanted, folder, place.data_dir, console)
     elif place.processes > 1:
-        if job.row.pretrained:
+        if row.pretrained:
             raise QuatcapsError(f"{job} begins with the weights of another run: train it by one process")
         experiment = load_run_images(wanted, place.data_dir, console)
         run = open_run(folder) if begun else create_run(folder, checked(wanted), experiment.training, experiment.tests)
@@ -224,28 +239,48 @@ def train(job: Job, place: Place, console: Console, *, again: bool = False, dead
         if begun:
             run = resume_run(folder, place.data_dir, console, place.device)
         else:
-            run = start_run(wanted, folder, place.data_dir, console, pretrained(job, place))
+            run = start_run(wanted, folder, place.data_dir, console, pretrained(job, place, console, deadline))
         experiment = load_run_images(run.config, place.data_dir, console)
-    row = job.row
     asked = {"inspected": row.inspected, "renormalised": "systems" in row.tables}
-    record = make_record(row.key, row.recipe, run, experiment, place.device, **asked)
-    write_record(place.record(job), record)
+    return make_record(row.key, row.recipe, run, experiment, place.device, **asked)
 
 
-def pretrained(job: Job, place: Place) -> Trained | None:
-    """The network that a run begins with, where its row says so: that of another row's run of seed 0."""
+def pretrained(job: Job, place: Place, console: Console, deadline: Deadline) -> Trained | None:
+    """The network that a run begins with, where its row says so: that of another row's run of seed 0, which is trained
+    first where it is not there; a record that it has stays as it is."""
     if not job.row.pretrained:
         return None
-    folder = place.work / job.row.pretrained / "seed-0"
-    try:
-        run = open_run(folder)
-        if not (saved := checkpoints(run.checkpoints)) or read_position(saved[-1]).epoch < run.config.epochs:
-            raise QuatcapsError(f"{folder} is not trained to its end")
-        return trained_run(run)
-    except QuatcapsError as error:
-        raise NotTrainedError(
-            f"it begins with the weights of {job.row.pretrained}, seed 0: {error}; train that first, in the same --work"
-        ) from error
+    if job.row.pretrained not in place.rows:
+        raise QuatcapsError(f"{job} begins with the weights of {job.row.pretrained}, which is no row of these tables")
+    first = Job(place.rows[job.row.pretrained], 0)
+    folder = place.folder(first)
+    with holding(folder.with_suffix(".lock"), str(first)):
+        if not is_trained(folder):
+            say(console, f"it begins with the weights of {first}, which is trained first")
+        recorded = state(first, place) == DONE
+        wanted = first.row.config(0)
+        if (folder / "run.json").exists() and (reason := _not_resumable(first, folder, wanted)):
+            raise QuatcapsError(f"it begins with the weights of {first}: {reason}; --again with its row moves it aside")
+        if not is_trained(folder):
+            record = trained(first, wanted.changed({"device": place.device}), place, console, deadline)
+            if not recorded:
+                write_record(place.record(first), record)
+    return trained_run(open_run(folder))
+
+
+def is_trained(folder: Path) -> bool:
+    """Whether the run in a folder is there and trained to its end."""
+    if not (folder / "run.json").exists():
+        return False
+    run = open_run(folder)
+    saved = checkpoints(run.checkpoints)
+    return bool(saved) and read_position(saved[-1]).epoch >= run.config.epochs
+
+
+def _has_no_weights(folder: Path) -> bool:
+    """Whether a run was stopped before it had the weights of another that it begins with: nothing is lost with it."""
+    run = open_run(folder)
+    return bool(run.initial) and not checkpoints(run.checkpoints)
 
 
 def _not_resumable(job: Job, folder: Path, wanted: TrainingConfig) -> str:
@@ -259,19 +294,24 @@ def _not_resumable(job: Job, folder: Path, wanted: TrainingConfig) -> str:
     return f"{folder} holds a run that was begun with other settings ({told(differing)})" if differing else ""
 
 
-def aside(folder: Path) -> Path:
-    """Renames a folder to the first free name after it."""
+def set_aside(folder: Path) -> None:
+    """Renames the folder of a run that no process has to the first free name after it."""
     number = 1
     while (other := folder.with_name(f"{folder.name}-before-{number}")).exists():
         number += 1
-    with explained(f"move {folder} aside"):
-        return folder.rename(other)
+    with owned(folder), explained(f"move {folder} aside"):
+        folder.rename(other)
 
 
-def _finished(job: Job, place: Place, again: bool) -> bool:
-    path = place.record(job)
-    if again and job.row.timed:
-        return False
+def is_recorded_since(job: Job, place: Place, since: float | None) -> bool:
+    """Whether a record is one to keep: all are, but with `since` those of timed runs that are older."""
+    return since is None or not job.row.timed or place.record(job).stat().st_mtime >= since
+
+
+def _finished(job: Job, place: Place, since: float | None) -> bool:
+    """Whether there is nothing to do. since: what is recorded with other settings, damaged or, of timed runs, older, is
+    trained again; None: such a record is an error."""
+    path, again = place.record(job), since is not None
     if not path.exists():
         return twin_record(place.output, job.row, job.seed) is not None
     try:
@@ -284,7 +324,7 @@ def _finished(job: Job, place: Place, again: bool) -> bool:
         raise QuatcapsError(
             f"{path} was made with other settings ({told(differing)}): it stays as it is; --again replaces it"
         )
-    return not differing
+    return not differing and is_recorded_since(job, place, since)
 
 
 def _progress(number: int, waiting: Sequence[Job], place: Place, begun: float, summary: Summary) -> str:

@@ -23,7 +23,7 @@ from quatcaps.paper.miniature import quick
 from quatcaps.paper.row import Row
 from quatcaps.paper.rows import ROWS
 from quatcaps.paper.stopping import Deadline, stopping_after
-from quatcaps.paper.work import DONE, Job, Place, Summary, perform, state
+from quatcaps.paper.work import DONE, Job, Place, Summary, is_recorded_since, perform, state
 from quatcaps.training.loop import RunInterruptedError
 
 SECONDS_TO_SAVE, SECONDS_BETWEEN_LOOKS = 60.0, 0.5
@@ -61,19 +61,20 @@ def perform_side_by_side(
     origin: where workers find the rows, as `rows_of` reads it.
     """
     begun, summary = time.monotonic(), Summary()
-    summary.before = [job for job in jobs if state(job, place) == DONE]
+    since = time.time() if again else None
+    summary.before = [job for job in jobs if is_done(job, place, since)]
     waiting = [job for job in jobs if job not in set(summary.before)]
     if not waiting:
         return summary
     folder = make_folder(place.work.absolute() / "workers" / str(os.getpid()))
     task = folder / "task.json"
-    write_json(task, described(waiting, place, again=again, origin=origin))
+    write_json(task, described(waiting, place, since=since, origin=origin))
     if place.device != "cpu" and lacks_mps():
         say(console, NO_MPS)
     workers = [start(folder, task, number, count) for number in range(min(count, len(waiting)))]
     say(console, f"{len(waiting)} runs by {len(workers)} workers, which print to {folder}")
     try:
-        watch(workers, waiting, place, console, deadline, begun)
+        watch(workers, waiting, place, console, deadline, begun, since)
     except (KeyboardInterrupt, RunInterruptedError):
         summary.interrupted = True
     finally:
@@ -81,7 +82,7 @@ def perform_side_by_side(
     reasons = {key: why for worker in workers for key, why in failures(worker).items()}
     broken = [str(worker.log) for worker in workers if worker.process.returncode]
     for job in waiting:
-        if state(job, place) == DONE:
+        if is_done(job, place, since):
             summary.trained.append(job)
         elif str(job) in reasons:
             summary.failed[job] = reasons[str(job)]
@@ -95,7 +96,14 @@ def perform_side_by_side(
     return summary
 
 
-def described(jobs: Sequence[Job], place: Place, *, again: bool, origin: Mapping[str, Any]) -> dict[str, Any]:
+def is_done(job: Job, place: Place, since: float | None) -> bool:
+    """Whether a run is recorded, and need not be trained again."""
+    if state(job, place) != DONE:
+        return False
+    return not place.record(job).exists() or is_recorded_since(job, place, since)
+
+
+def described(jobs: Sequence[Job], place: Place, *, since: float | None, origin: Mapping[str, Any]) -> dict[str, Any]:
     """What workers are to do. Paths are absolute."""
     return {
         "jobs": [[job.row.key, job.seed] for job in jobs],
@@ -103,7 +111,7 @@ def described(jobs: Sequence[Job], place: Place, *, again: bool, origin: Mapping
         "work": str(place.work.absolute()),
         "data_dir": None if place.data_dir is None else str(place.data_dir.absolute()),
         "device": place.device,
-        "again": again,
+        "since": since,
         "origin": dict(origin),
     }
 
@@ -126,14 +134,20 @@ def start(folder: Path, task: Path, number: int, count: int) -> Worker:
 
 
 def watch(
-    workers: Sequence[Worker], jobs: Sequence[Job], place: Place, console: Console, deadline: Deadline, begun: float
+    workers: Sequence[Worker],
+    jobs: Sequence[Job],
+    place: Place,
+    console: Console,
+    deadline: Deadline,
+    begun: float,
+    since: float | None,
 ) -> None:
     """Tells what is recorded, until all workers have ended or the time is up."""
     left, total, ended = list(jobs), len(jobs), False
     while not (ended or deadline.passed):
         time.sleep(SECONDS_BETWEEN_LOOKS)
         ended = all(worker.process.poll() is not None for worker in workers)
-        for job in [job for job in left if place.record(job).exists() and state(job, place) == DONE]:
+        for job in [job for job in left if place.record(job).exists() and is_done(job, place, since)]:
             left.remove(job)
             spent, done = (time.monotonic() - begun) / 60, total - len(left)
             time_left = f", about {spent / done * len(left):.1f} min left" if left else ""
@@ -183,10 +197,11 @@ def work(task: dict[str, Any], console: Console) -> dict[str, str]:
     """What a worker does; returns which runs it could not do, and why."""
     rows = rows_of(task["origin"])
     data_dir = None if task["data_dir"] is None else Path(task["data_dir"])
-    place = Place(Path(task["output"]), Path(task["work"]), data_dir, task["device"])
+    place = Place(Path(task["output"]), Path(task["work"]), data_dir, task["device"], rows=rows)
     jobs = [Job(rows[key], seed) for key, seed in task["jobs"]]
     with stopping_after(None) as deadline:
-        summary = perform(jobs, place, console, deadline, again=task["again"])
+        since = task["since"]
+        summary = perform(jobs, place, console, deadline, again=since is not None, since=since)
     return {str(job): why for job, why in summary.failed.items()}
 
 

@@ -16,8 +16,8 @@ from quatcaps.training.config import TrainingConfig
 from quatcaps.training.identity import difference
 from quatcaps.training.measure import Evaluation, Rate, evaluate
 from quatcaps.training.predictions import Predictions, activations_of, predictions_of
-from quatcaps.training.run import Run, load_experiment, with_views
-from quatcaps.training.trained import Trained, trained_run
+from quatcaps.training.run import load_experiment, with_views
+from quatcaps.training.trained import Trained
 
 Progress = Callable[[int, int], None]
 
@@ -49,13 +49,6 @@ def evaluations_of(trained: Trained, images: ImageSet, found_in: Predictions) ->
             part = images.select(mask, f"{images.name}, {name} {trained.config.viewpoints}s")
             found[name] = evaluate(part, activations[mask], None if poses is None else poses[mask])
     return found
-
-
-def evaluate_run(
-    run: Run, images: ImageSet, device: torch.device, progress: Progress | None = None
-) -> dict[str, Evaluation]:
-    """`evaluate_trained` for the newest checkpoint of a run."""
-    return evaluate_trained(trained_run(run), images, device, progress)
 
 
 def errors_on(
