@@ -78,6 +78,11 @@ def attacked(system: str, dataset: str, options: argparse.Namespace) -> Path:
     return Path(options.work, "attacked", dataset, f"{options.images}-images", system, f"seed-{options.seed}")
 
 
+def put_at(dataset: str, options: argparse.Namespace) -> Path:
+    """Where what was found of one dataset goes: of other seeds than 0 into a folder of its own."""
+    return Path(options.output, dataset if not options.seed else f"{dataset}-seed-{options.seed}")
+
+
 def train(system: str, dataset: str, options: argparse.Namespace) -> None:
     """Trains a network, goes on with it, or leaves it as it is."""
     place = folder(system, dataset, options)
@@ -101,9 +106,9 @@ def attack(system: str, dataset: str, options: argparse.Namespace) -> None:
 def found_of(dataset: str, file: str, options: argparse.Namespace) -> dict[str, dict[str, Any]]:
     """What attacks found, by system: what is in the output, if it was attacked in this way, and what is to go there."""
     found = {}
-    if (earlier := Path(options.output, dataset, file)).exists():
+    if (earlier := put_at(dataset, options) / file).exists():
         value = read_json(earlier, "what attacks found")
-        if file != "attack.json" or in_this_way(value, options):
+        if file != "attack.json" or in_this_way(value, dataset, options):
             found = {network["name"]: {**value, "networks": [network]} for network in value["networks"]}
     names = {system: SHOWN.get(system, system).format(dataset=dataset) for system in SYSTEMS}
     for system, name in names.items():
@@ -112,15 +117,25 @@ def found_of(dataset: str, file: str, options: argparse.Namespace) -> dict[str, 
     return {system: found[name] for system, name in names.items() if name in found}
 
 
-def in_this_way(value: Mapping[str, Any], options: argparse.Namespace) -> bool:
+def in_this_way(value: Mapping[str, Any], dataset: str, options: argparse.Namespace) -> bool:
+    """Whether as many images were attacked, in all of these ways, as far, and with this effort."""
     steps, queries = map(int, EFFORT[1::2])
-    same = all(network["images"].endswith(f" {options.images:,} images") for network in value["networks"])
-    return same and value["effort"] == {"steps": steps, "restarts": 1, "queries": queries}
+    epsilons = [float(word) for word in EPSILONS[dataset].split(",")]
+
+    def complete(network: Mapping[str, Any]) -> bool:
+        tried = {*network["attacks"], *network["nearest"]}
+        far = all([point["epsilon"] for point in curve] == epsilons for curve in network["attacks"].values())
+        return (
+            network["images"].endswith(f" {options.images:,} images") and far and tried >= set(PLAIN_ATTACKS.split(","))
+        )
+
+    same = value["effort"] == {"steps": steps, "restarts": 1, "queries": queries}
+    return same and value["epsilon_unit"] == "pixels in [0, 1]" and all(map(complete, value["networks"]))
 
 
 def put_together(dataset: str, options: argparse.Namespace) -> None:
     """The networks of one dataset in one file, one picture and one table each."""
-    console, output = standard_output(), Path(options.output, dataset)
+    console, output = standard_output(), put_at(dataset, options)
     for file in FILES if dataset == "mnist" else FILES[:1]:
         if not (parts := list(found_of(dataset, file, options).values())):
             continue

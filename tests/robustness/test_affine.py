@@ -44,6 +44,16 @@ def test_without_changes_the_image_stays() -> None:
     assert framed.sum() == bar().sum()
 
 
+@pytest.mark.parametrize(("height", "width"), [(27, 27), (27, 28), (20, 33)])
+def test_images_with_a_pixel_in_their_middle_stay_too(height: int, width: int) -> None:
+    """Nothing is blurred, whichever sides are odd."""
+    image = torch.rand(2, 1, height, width, generator=torch.Generator().manual_seed(0))
+    framed = changed(image, STILL, 40, shares().expand(6, 2))
+    top, left = (41 - height) // 2, (41 - width) // 2
+    torch.testing.assert_close(framed[:, :, top : top + height, left : left + width], image)
+    assert framed.sum() == pytest.approx(float(image.sum()), rel=1e-5)
+
+
 def test_ranges_are_those_of_affnist() -> None:
     assert PARTS["all"] == AffineRanges(rotation=20.0, shear=0.2, smallest=0.8, largest=1.2, moved=True)
     end = 1 - 1e-6

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,7 +16,8 @@ from quatcaps.cli.attack import numbers_of
 from quatcaps.cli.choices import ATTACKS
 from quatcaps.errors import QuatcapsError
 from quatcaps.report.robustness import ATTACKS as DRAWN
-from quatcaps.robustness import attacks
+from quatcaps.report.robustness import attack_figure
+from quatcaps.robustness import Attacked, attacks
 from quatcaps.robustness.measure import EPSILONS
 from quatcaps.training import checkpoint
 from quatcaps.training.checkpoint import Position
@@ -104,6 +107,58 @@ def test_what_it_refuses(
     assert outcome.code == 1
     assert message in outcome.err
     assert not list(runs["plain"].glob("a[tf]*.json"))
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        (("--beside", "plain", "--attacks", "vote"), "plain has no votes to attack"),
+        (("--from", "capsules", "--attacks", "fgsm"), "is the network that is attacked: give another one"),
+        (("--affine", "--attacks", "fgsm"), "not for affine changes"),
+        (("--attacks", "fgsm", "--output", "afile"), "cannot make the folder"),
+    ],
+)
+def test_what_cannot_be_is_told_before_anything_is_attacked(
+    command: Callable, runs: dict[str, Path], toys_folder: Path, tmp_path: Path, given: tuple[str, ...], words: str
+) -> None:
+    (tmp_path / "afile").touch()
+    places = {**runs, "afile": tmp_path / "afile"}
+    outcome = command(
+        "attack", runs["capsules"], *(places.get(word, word) for word in given), "--data-dir", toys_folder
+    )
+    assert outcome.code == 1
+    assert words in outcome.err
+    assert "attacking" not in outcome.out + outcome.err
+
+
+@pytest.mark.usefixtures("unchecked")
+def test_runs_of_one_name_are_told_apart(
+    command: Callable, runs: dict[str, Path], toys_folder: Path, tmp_path: Path
+) -> None:
+    """By as much of their paths as that takes. Without an ε there is a file that can be read, and a picture."""
+    for name, folder in runs.items():
+        shutil.copytree(folder, tmp_path / name / "seed-0")
+    one, other = (tmp_path / name / "seed-0" for name in runs)
+    given = (
+        "--beside",
+        other,
+        "--attacks",
+        "deepfool",
+        "--no-masking",
+        "--data-dir",
+        toys_folder,
+        "--output",
+        tmp_path,
+    )
+    outcome = command("attack", one, *given, *SHORT)
+    assert outcome.code == 0, outcome.err
+    assert "capsules/seed-0" in outcome.out
+    assert "plain/seed-0" in outcome.out
+    value = json.loads((tmp_path / "attack.json").read_text())
+    found = [Attacked.from_json(network) for network in value["networks"]]
+    assert [each.epsilons for each in found] == [(0.02, 0.1)] * 2
+    attack_figure([replace(each, epsilons=()) for each in found], tmp_path / "again.png")
+    assert (tmp_path / "again.png").exists()
 
 
 def test_names_are_those_that_there_are() -> None:

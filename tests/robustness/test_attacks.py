@@ -96,6 +96,21 @@ def test_the_nearest_image_of_a_linear_classifier(attack: Callable[..., Tensor],
     torch.testing.assert_close(measured, exact, rtol=0.03, atol=6e-3 if attack is short_search else 1e-5)
 
 
+@pytest.mark.usefixtures("unchecked")
+@pytest.mark.parametrize("attack", [deepfool, carlini_wagner])
+@pytest.mark.parametrize("ground", [0.0, 1.0])
+def test_black_and_white_pixels_move(attack: Callable[..., Tensor], ground: float) -> None:
+    """Where the change of variables by tanh is flat. Each of 64 pixels must move by 0.1."""
+
+    def brighter(images: Tensor) -> Tensor:
+        mean = (images - ground).mean((1, 2, 3)) * (1 - 2 * ground)
+        return 100 * torch.stack([torch.full_like(mean, 0.1), mean], 1)
+
+    images = torch.full((1, 1, 8, 8), ground)
+    found = attack(brighter, images, torch.tensor([0]))
+    assert distances(images, found).item() == pytest.approx(0.8, rel=0.02)
+
+
 def test_what_is_misclassified_stays_as_it_is() -> None:
     classifier, _ = linear()
     images, labels = near_grey(classifier)

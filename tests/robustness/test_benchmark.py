@@ -94,6 +94,11 @@ def found() -> dict[str, dict[str, Any]]:
     }
     (network,) = value["attack.json"]["networks"]
     network["images"] = "MNIST test, 7 images"
+    curve, reached = network["attacks"]["pgd"], (0.016, 0.031, 0.063, 0.1, 0.2, 0.3)
+    curve = [{**curve[-1], "epsilon": epsilon} for epsilon in reached]
+    network["attacks"] = dict.fromkeys(("fgsm", "bim", "pgd", "autoattack"), curve)
+    network["strongest"], network["epsilons"] = curve, list(reached)
+    network["nearest"] = {name: {"found": 7, "images": 7, "mean": 1.0, "median": 1.0} for name in ("deepfool", "cw")}
     network["transfer"] = {"runs/evidence-mnist/resnet-153k/seed-0": network["strongest"]}
     value["attack.json"]["effort"] = {"steps": 100, "restarts": 1, "queries": 5000}
     return value
@@ -127,6 +132,12 @@ def test_what_attacks_found_is_put_together(
             if file == "attack.json":
                 assert written["from"] == "resnet-153k"
                 assert {name for network in written["networks"] for name in network["transfer"]} == {"resnet-153k"}
-    given.images = 8
-    script["attack"]("cnn", "mnist", given)
-    assert called, "on other images"
+    for other in ({"images": 8}, {"seed": 1}):
+        called.clear()
+        script["attack"]("cnn", "mnist", argparse.Namespace(**{**vars(given), **other}))
+        assert called, "on other images, or other networks"
+    file = tmp_path / "out/mnist/attack.json"
+    for part, changed in (("attacks", {}), ("nearest", {}), ("attacks", {"fgsm": [{"epsilon": 0.1}]})):
+        value = json.loads(file.read_text(encoding="utf-8"))
+        value["networks"][0][part] = changed and {**value["networks"][0][part], **changed}
+        assert not script["in_this_way"](value, "mnist", given), "by fewer attacks, or less far"

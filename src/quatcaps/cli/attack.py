@@ -15,6 +15,7 @@ from quatcaps.cli.machine import AsJson, console_for, print_json
 from quatcaps.cli.networks import Checkpoint, chosen_network, in_words
 from quatcaps.console import counting, say, stages
 from quatcaps.errors import QuatcapsError
+from quatcaps.files import make_folder
 
 if TYPE_CHECKING:
     from quatcaps.data.imageset import ImageSet
@@ -98,7 +99,11 @@ def attack(
             )
     if frame is not None and not affine:
         raise QuatcapsError(f"--frame {frame} is for affine changes: give --affine too")
+    if affine and (attacks or source):
+        raise QuatcapsError("--attacks and --from are not for affine changes: leave them out, or leave out --affine")
     folder = output or trained.folder
+    if folder is not None:
+        make_folder(folder)  # before hours of attacks, not after
     chosen = choose_device(device)
 
     def shown(one: Trained, stage: Any) -> ImageSet:
@@ -135,7 +140,7 @@ def attacked(
     """Attacks every network, says and writes what came of it."""
     from quatcaps.files import write_json
     from quatcaps.report.robustness import attack_figure, attack_tables
-    from quatcaps.robustness import Victim
+    from quatcaps.robustness import Attacked, Victim
     from quatcaps.robustness import attack as carry_out
     from quatcaps.robustness.attacks import check_attacks
     from quatcaps.robustness.balls import check_epsilon
@@ -146,14 +151,25 @@ def attacked(
         check_epsilon(epsilon, normalised=options["normalised"])
     if names is not None:
         check_attacks(names, [Victim(one) for one in networks])
-    found, begun = [], list[Path]()
+        if voteless := [one.name for one in networks if set(names) == {"vote"} and not Victim(one).has_votes]:
+            raise QuatcapsError(f"{voteless[0]} has no votes to attack: give it another attack beside vote")
+    if source is not None and all(is_same(source, one) for one in networks):
+        raise QuatcapsError(f"--from {source.name} is the network that is attacked: give another one")
+    found, begun = list[Attacked](), list[Path]()
     for number, one in enumerate(networks, 1):
         with stages(console) as stage:
             some = shown(one, stage)
+        if found and f"{some.name}, {len(some):,} images" != found[0].images:
+            raise QuatcapsError(
+                f"{one.name} is tested on {some.name}, {found[0].name} on {found[0].images}: robustness is compared on "
+                "the same images; give networks of one experiment"
+            )
         if folder is not None:
             begun.append(folder / f"attack-{number}-unfinished.json")
         own = None if names is None else [name for name in names if name != "vote" or Victim(one).has_votes]
-        elsewhere = None if source is None or source.name == one.name else source
+        elsewhere = None if source is None or is_same(source, one) else source
+        if source is not None and elsewhere is None:
+            say(console, f"{one.name} is where --from takes its images: it is not shown them")
         with counting(console, f"attacking {one.name}") as progress:
             options["unfinished"] = begun[-1] if begun else None
             found.append(carry_out(one, some, device, attacks=own, source=elsewhere, progress=progress, **options))
@@ -175,6 +191,16 @@ def attacked(
             path.unlink(missing_ok=True)
         say(console, f"numbers and picture in {folder / 'attack.json'} and attack.png")
     return value
+
+
+def is_same(one: Trained, other: Trained) -> bool:
+    """Whether two networks are one: the same settings and weights."""
+    from torch import equal
+
+    first, second = one.network.state_dict(), other.network.state_dict()
+    if one.config != other.config or first.keys() != second.keys():
+        return False
+    return all(equal(value.cpu(), second[name].cpu()) for name, value in first.items())
 
 
 def affine_changes(

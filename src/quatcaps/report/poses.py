@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from matplotlib.lines import Line2D
 
 from quatcaps.inspection.inspection import CLASSES, Inspection
 from quatcaps.report.canvas import INK, MUTED, SMALL, TEXT, WIDTH, dress, literal, new_figure, save
-from quatcaps.report.styles import Style, styles_for
+from quatcaps.report.styles import Style, styles_for, tails
 from quatcaps.report.tables import NOTHING, Table
 from quatcaps.training.poses import NEAR
 
@@ -25,7 +26,8 @@ TURN = 40
 
 def pose_tables(inspections: Sequence[Inspection]) -> list[Table]:
     """One column for each network; then the probes, layer by layer."""
-    names = [short(each.name) for each in inspections]
+    inspections = told_apart(inspections)
+    names = [each.name for each in inspections]
     return [
         Table("Poses", ("", *names), tuple(lines(inspections))),
         *(probe_table(each) for each in inspections),
@@ -82,22 +84,24 @@ def probe_table(found: Inspection) -> Table:
             values = (probe.azimuth_r2, probe.azimuth_degrees, probe.elevation_r2, probe.elevation_degrees)
             chance = (probe.chance_r2, probe.chance_degrees)
             rows.append((f"{layer}, {how}", *(f"{value:.2f}" for value in (*values, *chance))))
-    return Table(f"What a ridge regression reads from {short(found.name)}", columns, tuple(rows))
+    return Table(f"What a ridge regression reads from {found.name}", columns, tuple(rows))
 
 
-def short(name: str) -> str:
-    """A run by the name of its folder."""
-    return Path(name).name or name
+def told_apart(inspections: Sequence[Inspection]) -> list[Inspection]:
+    """The same networks by the shortest names that tell them apart."""
+    names = tails(each.name for each in inspections)
+    return [replace(each, name=names[each.name]) for each in inspections]
 
 
 def pose_figure(inspections: Sequence[Inspection], path: Path) -> None:
     """For each network the turns of some toys; R² by layer; the error of a turn carried over to other toys."""
+    inspections = told_apart(inspections)
     panels = len(inspections) + 2
     columns = 3 if panels == 3 else 2
     rows = math.ceil(panels / columns)
     figure = new_figure(WIDTH, 0.6 + (4.0 if columns == 3 else 3.8) * rows)
     places = figure.subplots(rows, columns, squeeze=False).flatten()
-    styles = styles_for(short(found.name) for found in inspections)
+    styles = styles_for(found.name for found in inspections)
     for axes, found in zip(places, inspections, strict=False):
         draw_turns(axes, found)
     draw_layers(places[panels - 2], inspections, styles)
@@ -119,7 +123,7 @@ def draw_turns(axes: Axes, found: Inspection) -> None:
     """The path of each toy's pose over a turn: a dot for every view, and where it begins."""
     above = found.pose == ORIENTATION
     names = ("to the camera", "to the right") if above else ("first component", "second component")
-    dress(axes, literal(short(found.name)), f"{found.pose}: {names[0]}", names[1])
+    dress(axes, literal(found.name), f"{found.pose}: {names[0]}", names[1])
     for index, turn in enumerate(found.turns):
         points = [*turn.path, turn.path[0]] if turn.closed else list(turn.path)
         colour, line = TOYS[index % len(TOYS)]
@@ -143,7 +147,7 @@ def draw_layers(axes: Axes, inspections: Sequence[Inspection], styles: Mapping[s
         names = list(found.within)
         at = [k / max(1, len(names) - 1) for k in range(len(names))]
         values = [max(0.0, probe.azimuth_r2) for probe in found.within.values()]
-        colour, marker = styles[short(found.name)]
+        colour, marker = styles[found.name]
         axes.plot(at, values, color=colour, marker=marker, linewidth=1.4)
     axes.set_xticks([0, 1], ["first", "classes"])
     axes.set_ylim(0, 1.05)
@@ -155,7 +159,7 @@ def draw_transfer(axes: Axes, inspections: Sequence[Inspection], styles: Mapping
     highest = 1.0
     for found in inspections:
         turns, ratios = [each.turn for each in found.transfer], [each.ratio for each in found.transfer]
-        colour, marker = styles[short(found.name)]
+        colour, marker = styles[found.name]
         axes.plot(turns, ratios, color=colour, marker=marker, linewidth=1.4)
         highest = max([highest, *ratios])
     axes.set_xticks(range(20, 181, 40))

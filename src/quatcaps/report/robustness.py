@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +14,7 @@ from matplotlib.ticker import FixedLocator, NullLocator
 
 from quatcaps.report.canvas import MUTED, SMALL, TEXT, WIDTH, dress, error_axis, literal, new_figure, save
 from quatcaps.report.intervals import wilson
-from quatcaps.report.poses import short
-from quatcaps.report.styles import Style, styles_for
+from quatcaps.report.styles import Style, styles_for, tails
 from quatcaps.report.tables import NOTHING, Table
 from quatcaps.robustness.affine_changes import Affine
 from quatcaps.robustness.measure import Attacked
@@ -42,14 +42,24 @@ UNITS = {False: "ε (pixels in [0, 1])", True: "ε (units of the network's input
 
 def attack_tables(found: Sequence[Attacked]) -> list[Table]:
     """For each network the error by attack and ε; then the nearest adversarial images of all networks."""
+    found = told_apart(found)
     tables = [error_table(each) for each in found]
     rows = [
-        (short(each.name), attack, f"{held.found} of {held.images}", length(held.mean), length(held.median))
+        (each.name, attack, f"{held.found} of {held.images}", length(held.mean), length(held.median))
         for each in found
         for attack, held in each.nearest.items()
     ]
     columns = ("network", "attack", "found", "mean L2", "median L2")
     return [*tables, *([Table("The nearest adversarial images", columns, tuple(rows))] if rows else [])]
+
+
+def told_apart(found: Sequence[Attacked]) -> list[Attacked]:
+    """The same networks by the shortest names that tell them and their sources apart."""
+    names = tails([name for each in found for name in (each.name, *each.transfer)])
+    return [
+        replace(each, name=names[each.name], transfer={names[name]: rates for name, rates in each.transfer.items()})
+        for each in found
+    ]
 
 
 def error_table(found: Attacked) -> Table:
@@ -59,10 +69,10 @@ def error_table(found: Attacked) -> Table:
     rows = [(attack, clean, *map(cell, rates)) for attack, rates in found.within.items()]
     if len(found.within) > 1:
         rows.append(("any of them", clean, *map(cell, found.strongest)))
-    rows += [(f"from {short(name)}", clean, *map(cell, rates)) for name, rates in found.transfer.items()]
+    rows += [(f"from {name}", clean, *map(cell, rates)) for name, rates in found.transfer.items()]
     if not rows:
         rows = [("no attack", clean, *(NOTHING for _ in found.epsilons))]
-    return Table(f"{short(found.name)} ({found.parameters:,} parameters), {found.images}", columns, tuple(rows))
+    return Table(f"{found.name} ({found.parameters:,} parameters), {found.images}", columns, tuple(rows))
 
 
 def cell(rate: Rate) -> str:
@@ -75,10 +85,10 @@ def length(value: float | None) -> str:
 
 def affine_table(found: Sequence[Affine]) -> Table:
     """Errors in %, a row for each network."""
-    first = found[0]
+    names, first = tails(each.name for each in found), found[0]
     columns = ("error (%)", "parameters", *first.errors)
     rows = tuple(
-        (short(each.name), f"{each.parameters:,}", *(f"{rate.percent:.2f}" for rate in each.errors.values()))
+        (names[each.name], f"{each.parameters:,}", *(f"{rate.percent:.2f}" for rate in each.errors.values()))
         for each in found
     )
     return Table(f"{first.images}, affine changes on {first.frame}×{first.frame} pixels", columns, rows)
@@ -87,6 +97,7 @@ def affine_table(found: Sequence[Affine]) -> Table:
 def attack_figure(found: Sequence[Attacked], path: Path, *, normalised: bool = False) -> None:
     """The error over ε: a panel for each network with a curve for each attack, and, of several networks, a panel with
     the error under any of the attacks."""
+    found = told_apart(found)
     panels = len(found) + (len(found) > 1)
     columns = min(2, panels)
     rows = math.ceil(panels / columns)
@@ -96,7 +107,7 @@ def attack_figure(found: Sequence[Attacked], path: Path, *, normalised: bool = F
         draw_attacks(axes, each, UNITS[normalised])
     handles = [Line2D([], [], color=c, linestyle=s, linewidth=1.6, label=n) for n, (c, s) in styles_of(found).items()]
     if len(found) > 1:
-        styles = styles_for(short(each.name) for each in found)
+        styles = styles_for(each.name for each in found)
         draw_networks(places[panels - 1], found, styles, UNITS[normalised])
         handles += [
             Line2D([], [], color=style.colour, marker=style.marker, linewidth=1.6, label=literal(name))
@@ -113,12 +124,12 @@ def attack_figure(found: Sequence[Attacked], path: Path, *, normalised: bool = F
 def styles_of(found: Sequence[Attacked]) -> dict[str, tuple[str, Line]]:
     """The attacks that there are, in order, and examples of other networks."""
     names = [name for name in ATTACKS if any(name in each.within for each in found)]
-    others = dict.fromkeys(f"from {short(name)}" for each in found for name in each.transfer)
+    others = dict.fromkeys(f"from {name}" for each in found for name in each.transfer)
     return {**{name: ATTACKS[name] for name in names}, **{literal(name): TRANSFER for name in others}}
 
 
 def draw_attacks(axes: Axes, found: Attacked, unit: str) -> None:
-    dress(axes, literal(short(found.name)), unit, "error (%)")
+    dress(axes, literal(found.name), unit, "error (%)")
     curves = [(rates, *ATTACKS[name]) for name, rates in found.within.items()]
     curves += [(rates, *TRANSFER) for rates in found.transfer.values()]
     for number, (rates, colour, line) in enumerate(curves):
@@ -131,7 +142,7 @@ def draw_networks(axes: Axes, found: Sequence[Attacked], styles: Mapping[str, St
     dress(axes, "Any of the attacks", unit, "error (%)")
     for number, each in enumerate(found):
         if each.strongest:
-            draw_curve(axes, each, each.strongest, styles[short(each.name)], "-", apart(number, len(found)))
+            draw_curve(axes, each, each.strongest, styles[each.name], "-", apart(number, len(found)))
     epsilon_axis(axes, sorted({epsilon for each in found for epsilon in each.epsilons}))
 
 
@@ -162,6 +173,8 @@ def draw_curve(
 def epsilon_axis(axes: Axes, epsilons: Sequence[float]) -> None:
     """A logarithmic axis with each ε, or as many as are legible."""
     axes.set_xscale("log")
+    if not epsilons:
+        return
     axes.set_xlim(0.8 * epsilons[0], 1.25 * epsilons[-1])
     shown = epsilons[:: -(-len(epsilons) // 8)]
     axes.xaxis.set_major_locator(FixedLocator(list(shown)))
@@ -177,11 +190,11 @@ def affine_figure(found: Sequence[Affine], path: Path) -> None:
     axes = figure.subplots()
     frame = found[0].frame
     dress(axes, f"Affine changes in affNIST's ranges, {frame}×{frame} pixels", "", "error (%)")
-    names = list(found[0].errors)
-    styles = styles_for(short(each.name) for each in found)
+    names, called = list(found[0].errors), tails(each.name for each in found)
+    styles = styles_for(called.values())
     percents = [0.0]
     for number, each in enumerate(found):
-        style = styles[short(each.name)]
+        style = styles[called[each.name]]
         shift = 0.5 * ((number + 0.5) / len(found) - 0.5)
         values = [rate.percent for rate in each.errors.values()]
         bounds = [wilson(rate) for rate in each.errors.values()]

@@ -6,6 +6,7 @@ A family has a colour; members that stand side by side differ in their markers.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import NamedTuple
 
 # Okabe and Ito's palette without yellow, which is too pale for lines on white.
@@ -139,6 +140,22 @@ def system_style(system: str, recipe: str) -> Style:
 def network_style(name: str) -> Style:
     """The style of a model or of published weights; neutral where the name is not known."""
     return NETWORKS.get(name, Style(NEUTRAL, "o"))
+
+
+def tails(names: Iterable[str]) -> dict[str, str]:
+    """What runs and networks are called beside each other: the shortest ends of their paths that tell them apart.
+
+    >>> tails(["runs/qcn/seed-0", "qcn-toys"])
+    {'runs/qcn/seed-0': 'seed-0', 'qcn-toys': 'qcn-toys'}
+    >>> tails(["runs/qcn/seed-0", "runs/cnn/seed-0"])
+    {'runs/qcn/seed-0': 'qcn/seed-0', 'runs/cnn/seed-0': 'cnn/seed-0'}
+    """
+    parts = {name: Path(name).parts or (name,) for name in names}
+    for count in range(1, max(map(len, parts.values()), default=0) + 1):
+        found = {name: "/".join(each[-count:]) for name, each in parts.items()}
+        if len(set(found.values())) == len(found):
+            return found
+    return {name: name for name in parts}
 
 
 def styles_for(names: Iterable[str], known: Mapping[str, Style] = NETWORKS) -> dict[str, Style]:

@@ -114,12 +114,15 @@ def changed(images: Tensor, ranges: AffineRanges, frame: int, shares: Tensor) ->
     unscaled = torch.diag_embed(torch.stack([1 / wide, 1 / tall], 1))
     back = unscaled @ unsheared @ turned  # (N, 2, 2), in pixels from the middle
     height, width = images.shape[2:]
-    side = 2 * max(frame, height, width)
-    span = torch.arange(side, device=images.device, dtype=images.dtype) - (side - 1) / 2
-    grid = torch.stack(torch.meshgrid(span, span, indexing="xy"), -1).view(1, -1, 2) @ back.transpose(1, 2)
-    grid = grid.view(-1, side, side, 2) * 2 / images.new_tensor([width, height])
+    # As even or odd as the image, so that its middle lies on a pixel, or between two, in both.
+    down, across = (2 * max(frame, height, width) + each % 2 for each in (height, width))
+    rows, columns = (
+        torch.arange(side, device=images.device, dtype=images.dtype) - (side - 1) / 2 for side in (down, across)
+    )
+    grid = torch.stack(torch.meshgrid(columns, rows, indexing="xy"), -1).view(1, -1, 2) @ back.transpose(1, 2)
+    grid = grid.view(-1, down, across, 2) * 2 / images.new_tensor([width, height])
     canvas = functional.grid_sample(images, grid, mode="bilinear", padding_mode="zeros", align_corners=False)
-    top, left = (torch.full((len(images),), (side - frame) // 2, device=images.device) for _ in range(2))
+    top, left = (torch.full((len(images),), (side - frame) // 2, device=images.device) for side in (down, across))
     if ranges.moved:
         ink = canvas.amax(1) > DARK
         top, left = (fitting(ink.any(axis), frame, share[:]) for axis, share in ((2, shares[4]), (1, shares[5])))

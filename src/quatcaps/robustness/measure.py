@@ -78,6 +78,7 @@ class Attacked:
             "nearest": {name: vars(each) for name, each in self.nearest.items()},
             "transfer": {name: curve(rates) for name, rates in self.transfer.items()},
             "masking": [vars(each) for each in self.signs],
+            "epsilons": list(self.epsilons),
         }
 
     @staticmethod
@@ -91,10 +92,11 @@ class Attacked:
             return {name: tuple(map(rate, curve)) for name, curve in curves.items()}
 
         curves = [*value["attacks"].values(), *value["transfer"].values()]
+        earlier = [point["epsilon"] for point in curves[0]] if curves else []
         return Attacked(
             **{name: value[name] for name in ("name", "model", "parameters", "images")},
             clean=rate(value["clean"]),
-            epsilons=tuple(point["epsilon"] for point in curves[0]) if curves else (),
+            epsilons=tuple(value.get("epsilons", earlier)),
             within=rates(value["attacks"]),
             strongest=tuple(map(rate, value["strongest"])),
             nearest={name: Distances(**each) for name, each in value["nearest"].items()},

@@ -15,8 +15,6 @@ LEAST_NORM = 1e-12
 HALVINGS = 10
 LEAST_RISE = 1e-5
 """Added to what a score must rise by, so that images on a boundary move too."""
-EDGE = 1e-6
-"""Pixels of exactly 0 or 1 have no inverse hyperbolic tangent."""
 
 
 def deepfool(
@@ -83,37 +81,42 @@ def carlini_wagner(
     rate: float = 0.01,
     first: float = 1.0,
 ) -> Tensor:
-    """The L2 attack of Carlini and Wagner (2017): Adam on ‖x' − x‖² + c · max(0, true score − largest other), with
-    x' = (1 + tanh w) / 2, and a search for the smallest c that succeeds.
+    """The L2 attack of Carlini and Wagner (2017): Adam on ‖x' − x‖² + c · max(0, true score − largest other), and a
+    search for the smallest c that succeeds.
 
-    Returns what `deepfool` returns. It takes `searches` · `steps` gradients.
+    They keep x' in [0, 1] as (1 + tanh w) / 2. Where a pixel of x is 0 or 1 that is flat, so that a black ground moves
+    only after thousands of steps; here x' is clipped after each step instead, and steps grow smaller towards the end.
+    What is found is drawn back towards x as far as it stays misclassified. Returns what `deepfool` returns. It takes
+    `searches` · `steps` gradients.
     """
     at_least_one("steps", steps)
     check_pixels(images)
     at_least_one("searches", searches)
-    centre = torch.atanh((2 * images - 1) * (1 - EDGE))
     found, nearest = images.clone(), images.new_full((len(images),), torch.inf)
     low, high = torch.zeros_like(nearest), torch.full_like(nearest, torch.inf)
     weight = torch.full_like(nearest, first)
     for _ in range(searches):
-        place = centre.clone().requires_grad_()
-        optimiser = torch.optim.Adam([place], lr=rate)
+        tried = images.clone().requires_grad_()
+        optimiser = torch.optim.Adam([tried], lr=rate)
+        falling = torch.optim.lr_scheduler.LambdaLR(optimiser, lambda step: 1 - step / steps)
         succeeded = torch.zeros_like(nearest, dtype=torch.bool)
         for _ in range(steps):
             with torch.enable_grad():
-                tried = (1 + place.tanh()) / 2
                 squares = (tried - images).square().sum((1, 2, 3))
                 beyond = margin(classifier(tried), labels)
-                (gradient,) = torch.autograd.grad((squares + weight * (-beyond).clamp(min=0)).sum(), place)
-            place.grad = gradient.nan_to_num(0.0, 0.0, 0.0)
+                (gradient,) = torch.autograd.grad((squares + weight * (-beyond).clamp(min=0)).sum(), tried)
+            tried.grad = gradient.nan_to_num(0.0, 0.0, 0.0)
             wrong = beyond.detach() > 0
             succeeded |= wrong
             closer = wrong & (squares.detach() < nearest)
             found[closer], nearest[closer] = tried.detach()[closer], squares.detach()[closer]
             optimiser.step()
+            falling.step()
+            with torch.no_grad():
+                tried.clamp_(0, 1)
         high, low = torch.where(succeeded, weight, high), torch.where(succeeded, low, weight)
         weight = torch.where(high.isinf(), 10 * weight, (low + high) / 2)
-    return found
+    return drawn_back(classifier, images, found, labels)
 
 
 def distances(images: Tensor, others: Tensor) -> Tensor:

@@ -11,7 +11,7 @@ from typing import Any
 from torch import Tensor
 
 from quatcaps.errors import QuatcapsError
-from quatcaps.files import read_json, write_json
+from quatcaps.files import explained, read_json, write_json
 
 
 class Unfinished:
@@ -22,7 +22,9 @@ class Unfinished:
         self.path, self.of = path, of
         self.found: dict[str, Any] = {}
         try:
-            earlier = read_json(path, "what attacks found") if path.exists() else {}
+            with explained(f"look for {path}"):
+                there = path.exists()
+            earlier = read_json(path, "what attacks found") if there else {}
         except QuatcapsError:
             return
         if isinstance(earlier, dict) and earlier.get("of") == of and isinstance(earlier.get("found"), dict):

@@ -91,7 +91,8 @@ class Victim:
             return pixels.new_tensor(self.pipeline.deviation).view(1, -1, 1, 1)
         side = self.pipeline.reads
         middle = centre_crop(pixels, side) if side and pixels.shape[2:] != (side, side) else pixels
-        return middle.std((2, 3), correction=0, keepdim=True).clamp(min=SMALLEST_DEVIATION / 255)
+        over = (1, 2, 3) if self.pipeline.standardise == "image" else (2, 3)
+        return middle.std(over, correction=0, keepdim=True).clamp(min=SMALLEST_DEVIATION / 255)
 
 
 def filled_up(images: Tensor) -> Tensor:
