@@ -209,3 +209,10 @@ def test_an_attack_that_was_stopped_goes_on(
             assert called.pop() == "again"
     assert (there / "attack.json").read_bytes() == (whole / "attack.json").read_bytes()
     assert {path.name for path in there.iterdir()} == {"attack.json", "attack.png"}
+    assert (tmp_path / "other" / begun.name).read_bytes() == stopped, "other settings have a file of their own"
+    (there / begun.name).write_bytes(stopped)
+    given[1] = "fgsm"
+    assert command("attack", runs["plain"], *given, "--no-masking", "--output", there).code == 0
+    left = json.loads((there / begun.name).read_text())["found"]
+    assert left, "a short look leaves what a longer one found of other attacks"
+    assert set(left) < set(json.loads(stopped)["found"])

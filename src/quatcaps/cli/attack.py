@@ -145,6 +145,7 @@ def attacked(
     from quatcaps.robustness.attacks import check_attacks
     from quatcaps.robustness.balls import check_epsilon
     from quatcaps.robustness.masking import in_words as masking_in_words
+    from quatcaps.robustness.unfinished import Unfinished
 
     source = options.pop("source")
     for epsilon in options["epsilons"]:
@@ -155,8 +156,8 @@ def attacked(
             raise QuatcapsError(f"{voteless[0]} has no votes to attack: give it another attack beside vote")
     if source is not None and all(is_same(source, one) for one in networks):
         raise QuatcapsError(f"--from {source.name} is the network that is attacked: give another one")
-    found, begun = list[Attacked](), list[Path]()
-    for number, one in enumerate(networks, 1):
+    found, begun = list[Attacked](), list[Unfinished]()
+    for one in networks:
         with stages(console) as stage:
             some = shown(one, stage)
         if found and f"{some.name}, {len(some):,} images" != found[0].images:
@@ -165,7 +166,7 @@ def attacked(
                 "the same images; give networks of one experiment"
             )
         if folder is not None:
-            begun.append(folder / f"attack-{number}-unfinished.json")
+            begun.append(Unfinished(folder))
         own = None if names is None else [name for name in names if name != "vote" or Victim(one).has_votes]
         elsewhere = None if source is None or is_same(source, one) else source
         if source is not None and elsewhere is None:
@@ -187,8 +188,8 @@ def attacked(
     if folder is not None:
         write_json(folder / "attack.json", value)
         attack_figure(found, folder / "attack.png", normalised=options["normalised"])
-        for path in begun:
-            path.unlink(missing_ok=True)
+        for kept in begun:
+            kept.finish()
         say(console, f"numbers and picture in {folder / 'attack.json'} and attack.png")
     return value
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -118,14 +117,14 @@ def attack(
     masking: bool = True,
     seed: int = 0,
     progress: Progress | None = None,
-    unfinished: Path | None = None,
+    unfinished: Unfinished | None = None,
 ) -> Attacked:
     """Attacks a network on some images, which `some_images` may have chosen, and counts what it misclassifies.
 
     attacks: names of `ATTACKS`; without, the usual ones that this network can be attacked by. epsilons: how far a pixel
     in [0, 1] may change; `normalised`: in units of the network's input instead. source: another network, on which
     adversarial images are made by PGD and shown to this one. masking: look for signs that gradients are masked.
-    unfinished: a file that keeps what every attack found, so that the same call goes on after one that was stopped.
+    unfinished: keeps what every attack found, so that the same call goes on after one that was stopped.
     """
     trained.check_fit(images)
     victim, effort = Victim(trained), effort or Effort()
@@ -149,7 +148,7 @@ def attack(
         request = {"epsilons": epsilons, "effort": vars(effort), "normalised": normalised, "seed": seed}
         states = [tensor for one in victims for tensor in one.trained.network.state_dict().values()]
         given = [one.trained.config.to_json() for one in victims]
-        earlier = Unfinished(unfinished, asked({**request, "given": given}, (*states, pixels, labels)))
+        earlier = unfinished.begin(asked({**request, "given": given}, (*states, pixels, labels)))
     trial = Trial(victim, pixels, labels, seed, normalised, counter, earlier)
     with under_attack(*victims):
         clean = trial.wrong()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -15,30 +16,49 @@ from quatcaps.files import explained, read_json, write_json
 
 
 class Unfinished:
-    """Values by name, as JSON has them. of: what was asked for; a file of anything else, or a damaged one, is begun
-    anew."""
+    """Values by name, as JSON has them, in a file of the folder whose name tells what was asked for; a damaged one is
+    begun anew."""
 
-    def __init__(self, path: Path, of: str) -> None:
-        self.path, self.of = path, of
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.of = ""
         self.found: dict[str, Any] = {}
-        try:
-            with explained(f"look for {path}"):
-                there = path.exists()
-            earlier = read_json(path, "what attacks found") if there else {}
-        except QuatcapsError:
-            return
-        if isinstance(earlier, dict) and earlier.get("of") == of and isinstance(earlier.get("found"), dict):
-            self.found = earlier["found"]
+        self.asked_for: set[str] = set()
+
+    @property
+    def path(self) -> Path:
+        return self.folder / f"attack-{self.of[:12]}-unfinished.json"
+
+    def begin(self, of: str) -> Unfinished:
+        """What was found before of what is asked for, which `of` is a digest of."""
+        self.of = of
+        with suppress(QuatcapsError), explained(f"look for {self.path}"):
+            earlier = read_json(self.path, "what attacks found") if self.path.exists() else {}
+            if earlier.get("of") == of and isinstance(earlier.get("found"), dict):
+                self.found = earlier["found"]
+        return self
 
     def __contains__(self, name: str) -> bool:
         return name in self.found
 
     def once(self, name: str, find: Callable[[], Any]) -> Any:
         """What was found before, or is found now, and kept."""
+        self.asked_for.add(name)
         if name not in self.found:
             self.found[name] = find()
-            write_json(self.path, {"of": self.of, "found": self.found})
+            self._write()
         return self.found[name]
+
+    def finish(self) -> None:
+        """Forgets what was asked for: it stands elsewhere now. What another call began with other attacks stays."""
+        self.found = {name: value for name, value in self.found.items() if name not in self.asked_for}
+        if self.found:
+            self._write()
+        elif self.of:
+            self.path.unlink(missing_ok=True)
+
+    def _write(self) -> None:
+        write_json(self.path, {"of": self.of, "found": self.found})
 
 
 def asked(request: Mapping[str, Any], tensors: Iterable[Tensor]) -> str:
