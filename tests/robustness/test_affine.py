@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import torch
 
 from quatcaps.data.imageset import ImageSet
 from quatcaps.errors import QuatcapsError
+from quatcaps.report.robustness import affine_figure, affine_table
 from quatcaps.robustness import AFFNIST, Affine, affine, changed
 from quatcaps.robustness.affine_changes import PARTS, STILL, AffineRanges
+from quatcaps.training.measure import Rate
 from quatcaps.weights.zoo import trained
 
 CPU = torch.device("cpu")
@@ -111,3 +114,15 @@ def test_what_cannot_be_changed(noise_images: ImageSet) -> None:
     black = replace(noise, stored=torch.zeros_like(noise.stored))
     with pytest.raises(QuatcapsError, match="a frame of 20: it must be from 32, the side of the images, to 512"):
         affine(weights, black, CPU, frame=20)
+
+
+def test_networks_of_different_frames_say_so(tmp_path: Path) -> None:
+    errors = {name: Rate(1, 10) for name in PARTS}
+    found = [Affine(f"runs/{name}", "cnn", 5, "MNIST test", frame, errors) for name, frame in (("a", 28), ("b", 40))]
+    same, differing = affine_table(found[:1]), affine_table(found)
+    assert same.title == "MNIST test, affine changes on 28×28 pixels"
+    assert [row[0] for row in same.rows] == ["a"]
+    assert differing.title == "MNIST test, affine changes"
+    assert [row[0] for row in differing.rows] == ["a, 28×28", "b, 40×40"]
+    affine_figure(found, tmp_path / "affine.png")
+    assert (tmp_path / "affine.png").exists()

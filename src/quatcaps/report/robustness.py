@@ -85,13 +85,25 @@ def length(value: float | None) -> str:
 
 def affine_table(found: Sequence[Affine]) -> Table:
     """Errors in %, a row for each network."""
-    names, first = tails(each.name for each in found), found[0]
+    names, first = framed_names(found), found[0]
     columns = ("error (%)", "parameters", *first.errors)
     rows = tuple(
         (names[each.name], f"{each.parameters:,}", *(f"{rate.percent:.2f}" for rate in each.errors.values()))
         for each in found
     )
-    return Table(f"{first.images}, affine changes on {first.frame}×{first.frame} pixels", columns, rows)
+    return Table(f"{first.images}, affine changes{framed(found)}", columns, rows)
+
+
+def framed(found: Sequence[Affine]) -> str:
+    """The frame of all networks, where it is one."""
+    frame = found[0].frame
+    return f" on {frame}×{frame} pixels" if all(each.frame == frame for each in found) else ""
+
+
+def framed_names(found: Sequence[Affine]) -> dict[str, str]:
+    """What networks are called beside each other, with their frames where these differ."""
+    names = tails(each.name for each in found)
+    return names if framed(found) else {each.name: f"{names[each.name]}, {each.frame}×{each.frame}" for each in found}
 
 
 def attack_figure(found: Sequence[Attacked], path: Path, *, normalised: bool = False) -> None:
@@ -188,9 +200,8 @@ def affine_figure(found: Sequence[Affine], path: Path) -> None:
     """The error by change, side by side."""
     figure = new_figure(WIDTH, 4.4)
     axes = figure.subplots()
-    frame = found[0].frame
-    dress(axes, f"Affine changes in affNIST's ranges, {frame}×{frame} pixels", "", "error (%)")
-    names, called = list(found[0].errors), tails(each.name for each in found)
+    dress(axes, f"Affine changes in affNIST's ranges{framed(found)}", "", "error (%)")
+    names, called = list(found[0].errors), framed_names(found)
     styles = styles_for(called.values())
     percents = [0.0]
     for number, each in enumerate(found):
