@@ -367,6 +367,18 @@ def test_what_is_left_has_its_time(tmp_path: Path) -> None:
     assert search.minutes == pytest.approx(48), "four toys of five"
 
 
+def test_single_views_are_twice_as_many_images() -> None:
+    """The time of the one is not that of the other, in whichever order records are read."""
+    row = ROWS["smallnorb/qcn/paper"]
+    pairs, single = made_up(row), made_up(row, 1, stereo_views="single")
+    steps = tuple({**entry, "step": 2 * entry["step"]} for entry in single.epochs)
+    single = replace(single, epochs=steps, seconds=2 * single.seconds)
+    for records in ((pairs, single), (single, pairs)):
+        times = Times([Entry(row, records)])
+        told = [times.of_run(record.config) for record in (pairs, single)]
+        assert [each and each.minutes for each in told] == pytest.approx([4.0, 8.0])
+
+
 def test_keys_are_easy_to_select() -> None:
     """Neither rows nor the searches of their rates are in each other's way."""
     assert {row.key for row in select(EVIDENCE, ["evidence-*"])} == {row.key for row in COMPARED}

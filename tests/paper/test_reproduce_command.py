@@ -228,3 +228,12 @@ def test_settings_are_compared_without_the_test_images(
     assert len(record["toys"]) == 5, "one toy of each class"
     assert sum(rate["images"] for rate in record["toys"].values()) == record["final"]["validation"]["images"]
     assert sum(rate["errors"] for rate in record["toys"].values()) == record["final"]["validation"]["errors"]
+
+
+def test_an_output_that_cannot_be_is_told_before_training(command: Callable, tmp_path: Path) -> None:
+    (tmp_path / "afile").touch()
+    rows = ("--rows", "azimuth-strict/cnn", "--device", "cpu", "--quick")
+    outcome = command("reproduce", "table1", *rows, "--output", tmp_path / "afile", "--work", tmp_path / "work")
+    assert outcome.code == 1
+    assert "cannot make the folder" in outcome.err
+    assert not (tmp_path / "work").exists()

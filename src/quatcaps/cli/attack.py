@@ -102,8 +102,6 @@ def attack(
     if affine and (attacks or source):
         raise QuatcapsError("--attacks and --from are not for affine changes: leave them out, or leave out --affine")
     folder = output or trained.folder
-    if folder is not None:
-        make_folder(folder)  # before hours of attacks, not after
     chosen = choose_device(device)
 
     def shown(one: Trained, stage: Any) -> ImageSet:
@@ -156,6 +154,8 @@ def attacked(
             raise QuatcapsError(f"{voteless[0]} has no votes to attack: give it another attack beside vote")
     if source is not None and all(is_same(source, one) for one in networks):
         raise QuatcapsError(f"--from {source.name} is the network that is attacked: give another one")
+    if folder is not None:
+        make_folder(folder)  # before hours of attacks, not after
     found, begun = list[Attacked](), list[Unfinished]()
     for one in networks:
         with stages(console) as stage:
@@ -218,6 +218,8 @@ def affine_changes(
     from quatcaps.report.robustness import affine_figure, affine_table
     from quatcaps.robustness import affine as carry_out
 
+    if folder is not None:
+        make_folder(folder)
     found = []
     for one in networks:
         with stages(console) as stage:

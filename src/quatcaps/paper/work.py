@@ -255,13 +255,12 @@ def pretrained(job: Job, place: Place, console: Console, deadline: Deadline) -> 
     first = Job(place.rows[job.row.pretrained], 0)
     folder = place.folder(first)
     with holding(folder.with_suffix(".lock"), str(first)):
-        if not is_trained(folder):
-            say(console, f"it begins with the weights of {first}, which is trained first")
-        recorded = state(first, place) == DONE
         wanted = first.row.config(0)
         if (folder / "run.json").exists() and (reason := _not_resumable(first, folder, wanted)):
             raise QuatcapsError(f"it begins with the weights of {first}: {reason}; --again with its row moves it aside")
         if not is_trained(folder):
+            say(console, f"it begins with the weights of {first}, which is trained first")
+            recorded = state(first, place) == DONE
             record = trained(first, wanted.changed({"device": place.device}), place, console, deadline)
             if not recorded:
                 write_record(place.record(first), record)
