@@ -115,6 +115,20 @@ def test_the_page_of_evidence_shows_pairs_over_both_viewpoints() -> None:
         assert tuple(cells) == (*found["Strict", pair], *found["Pooled", pair])
 
 
+def test_the_page_of_evidence_tells_what_was_measured_of_photographs() -> None:
+    page = (Path(__file__).parents[1] / "docs" / "evidence.md").read_text(encoding="utf-8")
+    told = page[page.index("### Photographs") : page.index("## What is compared")].replace("−", "-")
+    text = (RESULTS / "evidence.md").read_text(encoding="utf-8").replace("\\", "").replace("−", "-")
+    _, *found = rows(text[text.index("**CIFAR-10: error at the end") : text.index("**Other pairs")])
+    assert [row[2] for row in found] == ["5"] * 5
+    assert [row[3].split(" ")[0] for row in found if row[3].split(" ")[0] not in told] == []
+    ahead = [row for row in found if row[-1] == "QCN is worse"]
+    assert [row[0] for row in ahead] == ["ResNet 153K", "ResNet 272K"]
+    for row in ahead:
+        less, low, high = re.findall(r"-(\d\.\d+)", row[4])
+        assert f"{less} points ({high} to {low})" in told or f"{less} ({high} to {low})" in told
+
+
 @pytest.mark.parametrize(("part", "table"), [(0, "table2"), (2, "table3")])
 def test_results_are_those_of_tables_2_and_3(part: int, table: str) -> None:
     shown = rows(results_section()[part])

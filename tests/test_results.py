@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import statistics
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -85,19 +86,25 @@ def test_as_many_settings_were_measured_on_pooled_images_as_table_1_says() -> No
         assert words[1 + len(tried)] == MEASURED[viewpoints]
 
 
-ROWS_OF_TOYS = {"qcn-toys": "poses-toys/qcn/best", "qcn-rotor-toys": "poses-toys/qcn-rotor/poses"}
+FIRST_SEEDS = {
+    "qcn-toys": "poses-toys/qcn/best",
+    "qcn-rotor-toys": "poses-toys/qcn-rotor/poses",
+    "qcn-rotor-smallnorb": "evidence-smallnorb/qcn-rotor",
+}
 
 
-@pytest.mark.parametrize("name", ROWS_OF_TOYS)
-def test_cards_of_toys_are_of_the_first_seed(name: str) -> None:
+@pytest.mark.parametrize("name", FIRST_SEEDS)
+def test_cards_of_the_first_seed_say_so(name: str) -> None:
+    """The record of smallNORB was measured on a GPU and its card on a CPU, where one image more is named rightly."""
     card = weights.card(name)
-    paths = sorted((RESULTS / "runs" / ROWS_OF_TOYS[name]).glob("seed-*.json"))
+    paths = sorted((RESULTS / "runs" / FIRST_SEEDS[name]).glob("seed-*.json"))
     record = read_record(paths[0])
-    assert card.error["test"] == record.final["test"]
+    fewer = 1 if name == "qcn-rotor-smallnorb" else 0
+    assert card.error["test"] == replace(record.final["test"], errors=record.final["test"].errors - fewer)
     assert card.config.seed == record.seed == 0
     count = {5: "five", 10: "ten"}[len(paths)]
     assert f"seed 0; the first of {count} seeds, none was chosen; " in card.chosen
-    assert f"--rows {ROWS_OF_TOYS[name]}" in card.chosen
+    assert f"--rows {FIRST_SEEDS[name]}" in card.chosen
 
 
 ALONE = "qcn-rotor-paper-toys"
@@ -109,7 +116,7 @@ def test_the_card_of_a_network_that_is_in_no_table_says_so() -> None:
     assert "the only seed, whose settings were not searched" in card.chosen
 
 
-@pytest.mark.parametrize("name", sorted({*weights.names()} - {*ROWS_OF_TOYS, ALONE}))
+@pytest.mark.parametrize("name", sorted({*weights.names()} - {*FIRST_SEEDS, ALONE}))
 def test_cards_say_what_the_records_have_of_their_seeds(name: str) -> None:
     """The file is the seed with the lowest error, and its card says those of the others."""
     card = weights.card(name)

@@ -111,7 +111,7 @@ MODELS: Mapping[str, Style] = {
 }
 WEIGHTS: Mapping[str, Style] = {
     **{f"qcn-{dataset}": BEST for dataset in ("smallnorb", "mnist", "fashionmnist", "svhn", "cifar10", "toys")},
-    "qcn-rotor-toys": ROTORS,
+    **{f"qcn-rotor-{dataset}": ROTORS for dataset in ("smallnorb", "toys")},
     "qcn-rotor-paper-toys": MODELS["qcn-rotor"],
 }
 """Published weights by name: those of the paper's datasets are of `best`."""
