@@ -12,6 +12,7 @@ import pytest
 import torch
 
 from quatcaps import data
+from quatcaps.cli.attack import EPSILONS as USUAL_EPSILONS
 from quatcaps.cli.attack import numbers_of
 from quatcaps.cli.choices import ATTACKS
 from quatcaps.errors import QuatcapsError
@@ -84,6 +85,7 @@ def test_the_same_numbers_every_time(
     assert value["epsilon_unit"] == "network input"
     assert value["effort"] == {"steps": 2, "restarts": 1, "queries": 3}
     assert value["networks"][0]["clean"]["images"] == 10
+    assert value["networks"][0]["checkpoint"] is None, "there is one alone"
     assert not (runs["plain"] / "attack.json").exists()
 
 
@@ -114,7 +116,15 @@ def test_what_it_refuses(
     [
         (("--beside", "plain", "--attacks", "vote"), "plain has no votes to attack"),
         (("--from", "capsules", "--attacks", "fgsm"), "is the network that is attacked: give another one"),
-        (("--affine", "--attacks", "fgsm"), "not for affine changes"),
+        (("--affine", "--attacks", "fgsm"), "not for affine changes: --attacks;"),
+        (
+            ("--affine", "--epsilon", "0.1", "--steps", "5", "--no-masking"),
+            "changes: --epsilon, --steps, --no-masking;",
+        ),
+        (
+            ("--affine", "--queries", "200", "--normalised", "--restarts", "1"),
+            "changes: --normalised, --restarts, --queries;",
+        ),
         (("--attacks", "fgsm", "--output", "afile"), "cannot make the folder"),
     ],
 )
@@ -165,7 +175,7 @@ def test_names_are_those_that_there_are() -> None:
     assert ATTACKS == attacks.ATTACKS
     assert set(DRAWN) == set(attacks.WITHIN)
     assert set(attacks.USUAL) <= set(ATTACKS)
-    assert tuple(numbers_of("0.004,0.008,0.016,0.031,0.1")) == EPSILONS
+    assert tuple(numbers_of(USUAL_EPSILONS)) == EPSILONS
     with pytest.raises(QuatcapsError, match="1/0"):
         numbers_of("1/0")
 

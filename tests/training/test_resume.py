@@ -149,6 +149,20 @@ def test_stop_during_a_measurement_saves_too(
     assert ending(tmp_path) == unbroken
 
 
+def test_stop_after_the_last_measurement_is_heard(unbroken: Ending, noise_images: ImageSet, tmp_path: Path) -> None:
+    """The run is at its end then; what would have come after it, such as the next of many runs, does not begin."""
+
+    class StopAtTheEnd(Silent):
+        def epoch(self, epoch: int, *state: object) -> None:
+            if epoch == CONFIG.epochs - 1:
+                os.kill(os.getpid(), signal.SIGTERM)
+
+    run = create_run(tmp_path, CONFIG, noise_images)
+    with pytest.raises(RunInterruptedError, match="after step 23 of 23; saved step-00000023"):
+        Trainer(run, Experiment(noise_images, {"test": noise_images})).train(StopAtTheEnd())
+    assert ending(tmp_path) == unbroken
+
+
 def test_a_checkpoint_due_at_the_last_step_is_the_runs_end(noise_images: ImageSet, tmp_path: Path) -> None:
     run = create_run(tmp_path, CONFIG.changed({"checkpoint_every": 23}), noise_images)
     Trainer(run, Experiment(noise_images, {"test": noise_images})).train(Silent())

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from quatcaps.data.imageset import ImageSet
     from quatcaps.training.trained import Trained
 
-IMAGES = 100
-"""Attacked where nothing else is asked for."""
+IMAGES, EPSILONS, STEPS, QUERIES = 100, "0.004,0.008,0.016,0.031,0.1", 20, 200
+"""Where nothing else is asked for."""
 
 
 def attack(
@@ -41,9 +41,12 @@ def attack(
         ),
     ] = None,
     epsilon: Annotated[
-        str,
-        typer.Option(metavar="ε,…", help="how far a pixel may change, black being 0 and white 1; 8/255 is one too"),
-    ] = "0.004,0.008,0.016,0.031,0.1",
+        str | None,
+        typer.Option(
+            metavar="ε,…",
+            help=f"how far a pixel may change, black being 0 and white 1; 8/255 is one too (default: {EPSILONS})",
+        ),
+    ] = None,
     normalised: Annotated[
         bool, typer.Option("--normalised", help="ε in units of the network's standardised input instead")
     ] = False,
@@ -52,11 +55,18 @@ def attack(
         typer.Option(help=f"how many test images, as many of each class (default: {IMAGES}; with --affine all)", min=1),
     ] = None,
     steps: Annotated[
-        int,
-        typer.Option(help="of bim, pgd, vote, apgd and fab-t; cw takes 30 times as many; AutoAttack has 100", min=1),
-    ] = 20,
-    restarts: Annotated[int, typer.Option(help="random starts of pgd, vote, apgd and apgd-t", min=1)] = 1,
-    queries: Annotated[int, typer.Option(help="of square; AutoAttack has 5,000", min=1)] = 200,
+        int | None,
+        typer.Option(
+            help=f"of bim, pgd, vote, apgd and fab-t; cw takes 30 times as many; AutoAttack has 100 (default: {STEPS})",
+            min=1,
+        ),
+    ] = None,
+    restarts: Annotated[
+        int | None, typer.Option(help="random starts of pgd, vote, apgd and apgd-t (default: 1)", min=1)
+    ] = None,
+    queries: Annotated[
+        int | None, typer.Option(help=f"of square; AutoAttack has 5,000 (default: {QUERIES})", min=1)
+    ] = None,
     source: Annotated[
         str | None,
         typer.Option(
@@ -99,8 +109,11 @@ def attack(
             )
     if frame is not None and not affine:
         raise QuatcapsError(f"--frame {frame} is for affine changes: give --affine too")
-    if affine and (attacks or source):
-        raise QuatcapsError("--attacks and --from are not for affine changes: leave them out, or leave out --affine")
+    of_attacks = {"attacks": attacks, "epsilon": epsilon, "normalised": normalised or None, "steps": steps}
+    of_attacks |= {"restarts": restarts, "queries": queries, "from": source, "no-masking": None if masking else True}
+    given = [f"--{name}" for name, value in of_attacks.items() if value is not None]
+    if affine and given:
+        raise QuatcapsError(f"not for affine changes: {', '.join(given)}; leave them out, or leave out --affine")
     folder = output or trained.folder
     chosen = choose_device(device)
 
@@ -113,9 +126,9 @@ def attack(
         from quatcaps.robustness.attacks import Effort
 
         options: dict[str, Any] = {
-            "epsilons": numbers_of(epsilon),
+            "epsilons": numbers_of(EPSILONS if epsilon is None else epsilon),
             "normalised": normalised,
-            "effort": Effort(steps, restarts, queries),
+            "effort": Effort(steps or STEPS, restarts or 1, queries or QUERIES),
             "source": None if source is None else named_or_run(source),
             "masking": masking,
             "seed": seed,

@@ -69,19 +69,20 @@ class Affine:
     images: str
     frame: int
     errors: dict[str, Rate]  # by `PARTS`
+    checkpoint: str = ""  # best or last, where a run keeps both
 
     def to_json(self) -> dict[str, Any]:
         rates = {
             name: {"error_percent": rate.percent, "errors": rate.errors, "images": rate.images}
             for name, rate in self.errors.items()
         }
-        return {**vars(self), "errors": rates}
+        return {**vars(self), "errors": rates, "checkpoint": self.checkpoint or None}
 
     @staticmethod
     def from_json(value: Mapping[str, Any]) -> Affine:
         """What `to_json` wrote."""
         errors = {name: Rate(rate["errors"], rate["images"]) for name, rate in value["errors"].items()}
-        return Affine(**{**value, "errors": errors})
+        return Affine(**{**value, "errors": errors, "checkpoint": value.get("checkpoint") or ""})
 
 
 class Shares(NamedTuple):
@@ -181,7 +182,7 @@ def affine(
             errors[name] = Rate(wrong, len(images))
     parameters = sum(weight.numel() for weight in network.parameters())
     what = f"{images.name}, {len(images):,} images"
-    return Affine(trained.name, trained.config.model, parameters, what, side, errors)
+    return Affine(trained.name, trained.config.model, parameters, what, side, errors, trained.checkpoint)
 
 
 def named(victim: Victim, pixels: Tensor) -> Tensor:

@@ -52,6 +52,7 @@ class Attacked:
     nearest: dict[str, Distances]
     transfer: dict[str, tuple[Rate, ...]] = field(default_factory=dict)  # by the network that examples were made on
     signs: tuple[Sign, ...] = ()
+    checkpoint: str = ""  # best or last, where a run keeps both
 
     def success(self, rate: Rate) -> float:
         """In %: of the images that were classified correctly, those that an attack broke."""
@@ -68,6 +69,7 @@ class Attacked:
 
         return {
             "name": self.name,
+            "checkpoint": self.checkpoint or None,
             "model": self.model,
             "parameters": self.parameters,
             "images": self.images,
@@ -101,6 +103,7 @@ class Attacked:
             nearest={name: Distances(**each) for name, each in value["nearest"].items()},
             transfer=rates(value["transfer"]),
             signs=tuple(Sign(**each) for each in value["masking"]),
+            checkpoint=value.get("checkpoint") or "",
         )
 
 
@@ -172,6 +175,7 @@ def attack(
         nearest=found,
         transfer={name: tuple(map(rate_of, masks)) for name, masks in carried.items()},
         signs=tuple(signs),
+        checkpoint=trained.checkpoint,
     )
 
 

@@ -159,7 +159,8 @@ class Trainer:
                 while not self.ended:
                     self.train_epoch(reporter, log, stopped)
                     self.end_epoch(reporter, log, stopped)
-            self.save()
+                self.save()
+                self.heed(stopped)
         finally:
             log.close()
 
