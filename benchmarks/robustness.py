@@ -157,8 +157,9 @@ def named(name: str, value: Mapping[str, Any]) -> dict[str, Any]:
     """What was found of one network under another name than the path of its run."""
     (network,) = value["networks"]
     network = {**network, "name": name}
-    if curves := list(network.get("transfer", {}).values()):
-        network["transfer"] = {SOURCE: curves[0]}
+    for path, curve in network.get("transfer", {}).items():
+        network["transfer"] = {SOURCE: curve}
+        network["masking"] = [{**sign, "words": sign["words"].replace(path, SOURCE)} for sign in network["masking"]]
     return {**value, **({"from": SOURCE} if "from" in value else {}), "networks": [network]}
 
 

@@ -7,6 +7,7 @@ import re
 import statistics
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -155,6 +156,10 @@ def test_what_is_told_of_poses_was_measured() -> None:
     assert [words for words in told if words not in text] == []
 
 
+def nearest_of(network: dict[str, Any]) -> list[str]:
+    return [f"{network['nearest'][name]['mean']:.3f}" for name in ("cw", "deepfool")]
+
+
 def test_what_is_told_of_robustness_was_measured() -> None:
     text = (RESULTS.parent / "docs/robustness.md").read_text(encoding="utf-8")
     told = []
@@ -162,6 +167,12 @@ def test_what_is_told_of_robustness_was_measured() -> None:
     for name, words in (("fgsm", "FGSM"), ("pgd", "PGD"), ("vote", "vote attack")):
         percents = [rate["error_percent"] for rate in (found["clean"], *found["attacks"][name])]
         told.append(f"| {words} | {' | '.join(f'{percent:.1f}' for percent in percents)} |")
+    photographs = json.loads((RESULTS / "attacked/cifar10-seed-4/attack.json").read_text(encoding="utf-8"))["networks"]
+    for network in photographs:
+        percents = [rate["error_percent"] for rate in (network["clean"], *network["strongest"][:4])]
+        cells = [f"{network['parameters']:,}", *(f"{percent:.1f}" for percent in percents)]
+        told.append(f"| {' | '.join(cells)} | {' | '.join(nearest_of(network))} |")
+        assert not any(sign["seen"] for sign in network["masking"])
     for frame, words in ((28, "a frame of 28×28"), (40, "affNIST's frame of 40×40")):
         path = RESULTS / f"attacked/qcn-mnist-{frame}/affine.json"
         (network,) = json.loads(path.read_text(encoding="utf-8"))["networks"]

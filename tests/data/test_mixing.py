@@ -8,6 +8,7 @@ import torch
 from quatcaps.data.batches import Share, TrainingBatches
 from quatcaps.data.imageset import ImageSet
 from quatcaps.data.mixing import mix_up
+from quatcaps.errors import QuatcapsError
 from quatcaps.models import build
 from quatcaps.pipelines import Pipeline
 from quatcaps.training.config import TrainingConfig
@@ -58,7 +59,7 @@ def test_batches_are_mixed_after_everything_else(noise_images: ImageSet) -> None
 
 
 def test_mixtures_are_the_same_for_several_processes_and_batches_together(noise_images: ImageSet) -> None:
-    """Where every process has an even part of a batch; from the middle of an epoch too."""
+    """From the middle of an epoch too; where a pair would be torn, an error says so."""
     alone = list(batches_of(noise_images, 8, 0.5).epoch(2))
     halves = [list(batches_of(noise_images, 8, 0.5, share=Share(rank, 2)).epoch(2)) for rank in range(2)]
     together = list(batches_of(noise_images, 8, 0.5, together=5).epoch(2, 3))
@@ -68,6 +69,14 @@ def test_mixtures_are_the_same_for_several_processes_and_batches_together(noise_
             found = together[number - 3]
             assert torch.equal(found.images, whole.images)
             assert all(torch.equal(*pair) for pair in zip(found.mixed or (), whole.mixed or (), strict=True))
+
+
+def test_shares_that_would_tear_a_pair_are_refused(noise_images: ImageSet) -> None:
+    """The mixtures would be others than those of one process."""
+    with pytest.raises(QuatcapsError, match=r"batch of 6 .* 2 processes: .*mixup.* pairs; give a multiple of 4"):
+        batches_of(noise_images, 6, 0.5, share=Share(0, 2))
+    assert batches_of(noise_images, 6, 0.0, share=Share(0, 2)).share == slice(0, 3)
+    assert batches_of(noise_images, 9, 0.5).share == slice(0, 9)
 
 
 def test_a_step_learns_both_classes(noise_images: ImageSet) -> None:

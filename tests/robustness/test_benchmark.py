@@ -99,7 +99,9 @@ def found() -> dict[str, dict[str, Any]]:
     network["attacks"] = dict.fromkeys(("fgsm", "bim", "pgd", "autoattack"), curve)
     network["strongest"], network["epsilons"] = curve, list(reached)
     network["nearest"] = {name: {"found": 7, "images": 7, "mean": 1.0, "median": 1.0} for name in ("deepfool", "cw")}
-    network["transfer"] = {"runs/evidence-mnist/resnet-153k/seed-0": network["strongest"]}
+    source = "runs/evidence-mnist/resnet-153k/seed-0"
+    network["transfer"] = {source: network["strongest"]}
+    network["masking"].append({"check": "transfer", "seen": False, "words": f"examples made on {source} broke 1.0%"})
     value["attack.json"]["effort"] = {"steps": 100, "restarts": 1, "queries": 5000}
     return value
 
@@ -129,6 +131,7 @@ def test_what_attacks_found_is_put_together(
             written = json.loads((tmp_path / "out/mnist" / file).read_text(encoding="utf-8"))
             assert [network["name"] for network in written["networks"]] == names[:count]
             assert (tmp_path / "out/mnist" / file).with_suffix(".png").exists()
+            assert "seed-0" not in json.dumps(written), "no path of a run"
             if file == "attack.json":
                 assert written["from"] == "resnet-153k"
                 assert {name for network in written["networks"] for name in network["transfer"]} == {"resnet-153k"}

@@ -60,11 +60,16 @@ class Share:
             raise QuatcapsError(f"RANK = {rank!r}, WORLD_SIZE = {processes!r}: both must be whole numbers, or unset")
         return Share(int(rank), int(processes))
 
-    def of(self, batch: int) -> slice:
-        """The places of a batch that are this process's."""
+    def of(self, batch: int, mixup: float = 0.0) -> slice:
+        """The places of a batch that are this process's; with mixup, no pair of images is torn."""
         if batch % self.processes:
             raise QuatcapsError(
                 f"a batch of {batch} cannot be shared by {self.processes} processes: give a multiple of them"
+            )
+        if mixup and self.processes > 1 and batch % (2 * self.processes):
+            raise QuatcapsError(
+                f"a batch of {batch} cannot be shared by {self.processes} processes: mixup = {mixup:g} mixes images in "
+                f"pairs; give a multiple of {2 * self.processes}"
             )
         part = batch // self.processes
         return slice(self.rank * part, (self.rank + 1) * part)
@@ -128,7 +133,7 @@ class TrainingBatches:
         pipeline.check(images.channels, images.size, viewpoints=images.has_viewpoints)
         self.count, self.size = len(images), images.size
         self.batch, self.pipeline, self.seed, self.device, self.mixup = batch, pipeline, seed, device, mixup
-        self.share = (share or Share()).of(batch)
+        self.share = (share or Share()).of(batch, mixup)
         self.pixels = hold(images, device, placement)
         self.together = together or batches_together(batch, pipeline, images, device)
         self.labels = images.labels.to(device)

@@ -73,7 +73,7 @@ def start_run(
     with joined() as processes:
         console = processes.console(console)
         config = checked(config)
-        processes.share.of(config.batch)
+        processes.share.of(config.batch, config.mixup)
         if processes.leads:
             check_free(next_free(default_folder(config)) if folder is None else folder)
         if experiment is None:
