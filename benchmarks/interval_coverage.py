@@ -3,11 +3,12 @@
     python benchmarks/interval_coverage.py [--trials 1000] [--output benchmarks/results/interval-coverage.json]
     python benchmarks/interval_coverage.py --as-drawn --output benchmarks/results/interval-coverage-as-drawn.json
 
-Draws errors of two systems on 25 toys of five classes, as many seeds as are asked for, and counts how often the 95%
+Draws errors of two systems on 25 toys of five classes, for three, five and ten seeds, and counts how often the 95%
 intervals of a mean and of a difference have the true value in them. Errors deviate by seed, by toy (both systems find
 the same toys hard, and each some others), and by cell: what a seed does on a toy that neither tells alone. Where a few
 toys make most errors, they are those of a beta distribution, and where all or none of a toy's images are misclassified
-nothing else deviates. --as-drawn: what changes with seed and toy at once counts three times, as resampling both has it.
+nothing else deviates. Where images show no toys, each has a chance to be misclassified, of which both systems share one
+part. --as-drawn: what changes with seed and toy at once counts three times, as resampling both has it.
 """
 
 from __future__ import annotations
@@ -45,41 +46,65 @@ class Chance:
     own: float
     cells: float
     few: bool = False
+    mean: float = MEAN
+
+    def drawn(self, seeds: int, random: np.random.Generator) -> tuple[Sample, Sample]:
+        """The errors of two systems that are equally good."""
+        count = len(TOYS)
+        hard = 100 * random.beta(*BETA, count) if self.few else MEAN + random.normal(0, self.toys, count)
+        room = np.sqrt(hard * (100 - hard) / (MEAN * (100 - MEAN))) if self.few else np.ones(count)
+        systems = []
+        for _ in range(2):
+            own = random.normal(0, self.own, count)
+            cells = random.normal(0, self.cells, (seeds, count))
+            by_seed = random.normal(0, self.seeds, (seeds, 1))
+            systems.append(Sample((hard + room * (own + cells + by_seed)) / 100 * IMAGES, IMAGES, TOYS))
+        return systems[0], systems[1]
 
 
-WORLDS: Mapping[str, Chance] = {
+@dataclass(frozen=True)
+class OfImages:
+    """Chances between 0.3 and 0.7 that both systems share, more or less `own` and `seeds`."""
+
+    own: float
+    seeds: float
+    images: int = 1000
+    mean: float = 42.0
+
+    def drawn(self, seeds: int, random: np.random.Generator) -> tuple[Sample, Sample]:
+        """The errors of two systems that are equally good."""
+        hard = 0.3 + 0.4 * random.beta(0.3, 0.7, self.images)
+        systems = []
+        for _ in range(2):
+            chances = hard + random.uniform(-self.own, self.own, self.images)
+            by_seed = chances + random.uniform(-self.seeds, self.seeds, (seeds, 1))
+            wrong = random.random((seeds, self.images)) < by_seed
+            systems.append(Sample(wrong.astype(float), np.ones(self.images), ("images",)))
+        return systems[0], systems[1]
+
+
+WORLDS: Mapping[str, Chance | OfImages] = {
     "mostly seeds": Chance(2.0, 2.0, 0.5, 0.5),
     "mostly toys": Chance(0.5, 10.0, 3.0, 1.0),
     "mostly cells": Chance(1.0, 10.0, 0.0, 5.0),
     "all alike": Chance(1.0, 10.0, 2.0, 5.0),
     "a few toys": Chance(1.0, 0.0, 2.0, 5.0, few=True),
+    "images, mostly seeds": OfImages(0.02, 0.04),
+    "images, mostly cells": OfImages(0.02, 0.005),
+    "images, all alike": OfImages(0.28, 0.02),
 }
 SEEDS = (3, 5, 10)
 
 
-def drawn(chance: Chance, seeds: int, random: np.random.Generator) -> tuple[Sample, Sample]:
-    """The errors of two systems that are equally good."""
-    count = len(TOYS)
-    hard = 100 * random.beta(*BETA, count) if chance.few else MEAN + random.normal(0, chance.toys, count)
-    room = np.sqrt(hard * (100 - hard) / (MEAN * (100 - MEAN))) if chance.few else np.ones(count)
-    systems = []
-    for _ in range(2):
-        own = random.normal(0, chance.own, count)
-        cells = random.normal(0, chance.cells, (seeds, count))
-        by_seed = random.normal(0, chance.seeds, (seeds, 1))
-        systems.append(Sample((hard + room * (own + cells + by_seed)) / 100 * IMAGES, IMAGES, TOYS))
-    return systems[0], systems[1]
-
-
-def measured(number: int, chance: Chance, seeds: int, trials: int) -> dict[str, Any]:
+def measured(number: int, world: Chance | OfImages, seeds: int, trials: int) -> dict[str, Any]:
     """Of `trials` worlds: how often intervals cover, in %, and half of their width in points."""
     random = np.random.default_rng([number, seeds])
     means, differences = list[Estimate](), list[Estimate]()
     for _ in range(trials):
-        first, second = drawn(chance, seeds, random)
+        first, second = world.drawn(seeds, random)
         means.append(mean_of(first))
         differences.append(difference_of(first, second))
-    of_both = (("mean", means, MEAN), ("difference", differences, 0.0))
+    of_both = (("mean", means, world.mean), ("difference", differences, 0.0))
     return {
         "seeds": seeds,
         **{
@@ -118,8 +143,8 @@ def main() -> None:
     if options.as_drawn:
         evidence_statistics.variance_of_cells = lambda sample: 0.0  # none of it is taken away again
     worlds = {
-        name: [measured(number, chance, seeds, options.trials) for seeds in SEEDS]
-        for number, (name, chance) in enumerate(WORLDS.items())
+        name: [measured(number, world, seeds, options.trials) for seeds in SEEDS]
+        for number, (name, world) in enumerate(WORLDS.items())
     }
     value = {"trials": options.trials, "worlds": worlds}
     write_json(options.output, value)

@@ -31,7 +31,7 @@ from quatcaps.paper.evidence_rows import (
     system_of,
 )
 from quatcaps.paper.evidence_statistics import Estimate
-from quatcaps.paper.evidence_tables import match_table, pair_verdict, rate_table, together_table
+from quatcaps.paper.evidence_tables import evidence_notes, match_table, pair_verdict, rate_table, together_table
 from quatcaps.paper.evidence_toys import toy_table
 from quatcaps.paper.miniature import quick
 from quatcaps.paper.reproduce import Request, select
@@ -161,6 +161,33 @@ def test_runs_of_table_2_with_the_same_settings_are_not_trained_again(tmp_path: 
     summary = perform([Job(row, 0)], place, Console(quiet=True), NEVER)
     assert summary.before == [Job(row, 0)]
     assert ROWS[f"{STRICT}/qcn/best"].twin == "", "no errors by toy there"
+
+
+def test_runs_of_table_2_that_cannot_be_paired_stand_in_tables_and_are_trained_again(tmp_path: Path) -> None:
+    row, other = ROWS["evidence-mnist/qcn/best"], ROWS["mnist/qcn/best"]
+    found = replace(made_up(other, 0, epochs=160), by_toy={})
+    leave(tmp_path, found)
+    leave(
+        tmp_path,
+        replace(found, seed=1, config=row.config(1), missed={"test": tuple(range(found.final["test"].errors))}),
+    )
+    place = Place(tmp_path, tmp_path)
+    assert [state(Job(row, seed), place) for seed in range(2)] == [NONE, DONE]
+    (entry,), _ = collect([row], tmp_path)
+    assert [record.seed for record in entry.records] == [0, 1]
+
+
+def test_notes_name_who_is_compared_by_seeds_alone() -> None:
+    """Of systems with an interval, whose records say nothing of toys or images."""
+    qcn, cnn = (ROWS[f"evidence-mnist/{system}"] for system in ("qcn/best", "cnn"))
+    records = [
+        [replace(made_up(row, seed), by_toy={}, digests={"test": "x"}) for seed in range(3)] for row in (qcn, cnn)
+    ]
+    told = [replace(each, missed={"test": tuple(range(each.final["test"].errors))}) for each in records[1]]
+    notes = evidence_notes(compared([Entry(qcn, tuple(records[0])), Entry(cnn, tuple(told))]))
+    assert [note for note in notes if "say nothing of other images: MNIST (QCN)." in note]
+    lines = compared([Entry(qcn, tuple(records[0][:2])), Entry(cnn, tuple(told))])
+    assert not [note for note in evidence_notes(lines) if "over seeds alone" in note and "do not say" in note]
 
 
 def test_after_more_epochs_there_is_no_match(tmp_path: Path) -> None:

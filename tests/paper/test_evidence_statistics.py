@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,18 +12,20 @@ from numpy.typing import NDArray
 from scipy.stats import ttest_ind
 
 from quatcaps.paper.evidence_statistics import (
+    WHOLE,
     Estimate,
     Sample,
     difference_of,
     difference_of_means,
     drawn_counts,
+    freedom,
     mean_of,
     of_percents,
     sample_of,
     toy_weights,
 )
 from quatcaps.paper.rows import ROWS
-from quatcaps.report.intervals import of_mean
+from quatcaps.report.intervals import of_mean, quantile
 
 TOYS = tuple(f"{name} {number}" for name in ("animal", "car", "human", "plane", "truck") for number in range(5))
 IMAGES = np.full(25, 400.0)
@@ -151,6 +154,78 @@ def test_systems_on_other_toys_are_compared_by_their_seeds() -> None:
     assert found == by_hand
     assert found.toys == 0
     assert found.sign == 0
+
+
+def images(random: np.random.Generator, seeds: int, chances: NDArray[np.float64]) -> Sample:
+    """Of networks that misclassify each image with some probability."""
+    return Sample((random.random((seeds, len(chances))) < chances).astype(float), np.ones(len(chances)), ("digest",))
+
+
+def test_the_variance_over_seeds_and_images_is_that_of_a_crossed_design() -> None:
+    """By loops: σ²/n of seeds, σ²/m of images, and σ²/(n·m) of single cells, each estimated from mean squares."""
+    found, (seeds, count) = images(np.random.default_rng(20), 4, np.linspace(0, 0.5, 60)), (4, 60)
+    errors, mean = found.errors, found.errors.mean()
+    between = sum(count * (errors[s].mean() - mean) ** 2 for s in range(seeds)) / (seeds - 1)
+    among = sum(seeds * (errors[:, i].mean() - mean) ** 2 for i in range(count)) / (count - 1)
+    left = sum(
+        (errors[s, i] - errors[s].mean() - errors[:, i].mean() + mean) ** 2 for s in range(seeds) for i in range(count)
+    ) / ((seeds - 1) * (count - 1))
+    of_seeds, of_images = (between - left) / count, (among - left) / seeds
+    variance = of_seeds / seeds + of_images / count + left / (seeds * count)
+    both = mean_of(found)
+    free = freedom([between / seeds / count, of_images / count], [seeds - 1, count - 1])
+    assert width(both) == pytest.approx(2 * 100 * quantile(free) * math.sqrt(variance))
+    assert (both.mean, both.toys) == (pytest.approx(100 * mean), 0)
+
+
+def two_systems(random: np.random.Generator, seeds: int, count: int, apart: float) -> tuple[Sample, Sample]:
+    """That find the same images hard, and each some others; equally good over all images that there could be."""
+    hard, own = random.beta(0.3, 0.7, count), random.normal(0, apart, count)
+    first, second = (images(random, seeds, np.clip(hard + each, 0, 1)) for each in (own, -own))
+    return first, second
+
+
+def by_seeds_alone(first: Sample, second: Sample) -> Estimate:
+    return difference_of(*(of_percents(each.percents.tolist()) for each in (first, second)))
+
+
+def test_images_that_both_systems_find_hard_do_not_blur_their_difference() -> None:
+    """Nor is it as sure as over seeds alone; systems of other images are compared by their seeds."""
+    first, second = two_systems(np.random.default_rng(21), 5, 4000, 0.2)
+    paired, apart = difference_of(first, second), [mean_of(first), mean_of(second)]
+    assert width(by_seeds_alone(first, second)) < width(paired) < 0.75 * math.hypot(*map(width, apart))
+    assert difference_of(second, first).mean == pytest.approx(-paired.mean)
+    elsewhere = Sample(second.errors, second.images, ("another digest",))
+    assert difference_of(first, elsewhere) == by_seeds_alone(first, second)
+
+
+@pytest.mark.parametrize("seeds", [3, 5])
+def test_coverage_of_other_images(seeds: int) -> None:
+    """Of 95%, of the difference that other seeds have on other images; 400 trials deviate by 1.1%."""
+    random = np.random.default_rng(22)
+    trials = [two_systems(random, seeds, 1000, 0.3) for _ in range(400)]
+    assert 0.92 <= sum(difference_of(*each).sign == 0 for each in trials) / 400 <= 0.98
+    assert sum(by_seeds_alone(*each).sign == 0 for each in trials) / 400 < 0.87
+
+
+def test_samples_of_records_by_image() -> None:
+    """Where every record has the same images, and says which were misclassified."""
+    bare = [replace(made_up(ROWS["evidence-mnist/cnn"], seed), by_toy={}, digests={"test": "one"}) for seed in range(3)]
+    told = [
+        replace(each, missed={"test": tuple(range(seed, each.final["test"].errors + seed))})
+        for seed, each in enumerate(bare)
+    ]
+    found = sample_of(told, "test")
+    assert found is not None
+    assert found.by_image
+    assert not found.has_toys
+    assert found.errors.shape == (3, 10_000)
+    assert found.errors[2, :3].tolist() == [0, 0, 1]
+    assert found.percents.tolist() == pytest.approx([each.final["test"].percent for each in bare])
+    for other in (bare[0], replace(told[0], digests={"test": "another"}), replace(told[0], digests={})):
+        fallen = sample_of([other, *told[1:]], "test")
+        assert fallen is not None
+        assert fallen.toys == (WHOLE,)
 
 
 def test_few_seeds_have_no_interval() -> None:

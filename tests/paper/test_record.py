@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -142,6 +143,34 @@ def test_errors_by_toy_are_the_final_ones(tmp_path: Path) -> None:
     other = {**record.by_toy, "novel": {**record.by_toy["novel"], "car 4": more}}
     with pytest.raises(QuatcapsError, match="errors by toy"):
         read_record(leave(tmp_path, replace(record, by_toy=other)))
+
+
+IMAGES = replace(made_up(ROWS["mnist/cnn"]), by_toy={}, final={"test": Rate(3, 10)}, missed={"test": (0, 4, 9)})
+
+
+@pytest.mark.parametrize(
+    ("missed", "words"),
+    [
+        ("0 4", "names 2 misclassified test images"),
+        ("0 4 10", "the last (10,)"),
+        ("0 4 4", "not in order: '0 4 4'"),
+        ("-1 4 9", "not in order"),
+        ("0 4 x", "invalid literal"),
+        ([0, 4, 9], "is a list, not a str"),
+    ],
+)
+def test_misclassified_images_are_the_final_errors(tmp_path: Path, missed: object, words: str) -> None:
+    path = leave(tmp_path, IMAGES)
+    assert read_record(path) == IMAGES
+    value = json.loads(path.read_text())
+    assert value["missed"] == {"test": "0 4 9"}
+    value["missed"] = {"test": missed}
+    path.write_text(json.dumps(value))
+    with pytest.raises(QuatcapsError, match=re.escape(words)):
+        read_record(path)
+    del value["missed"]
+    path.write_text(json.dumps(value))
+    assert read_record(path) == replace(IMAGES, missed={}), "a record of an earlier version"
 
 
 @pytest.mark.parametrize("step", [None, "x", {}])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -19,8 +20,9 @@ from quatcaps.layers.residual import ResidualTrunk
 from quatcaps.models import build
 from quatcaps.paper.record import make_record
 from quatcaps.training.config import TrainingConfig
-from quatcaps.training.evaluate import errors_on
+from quatcaps.training.evaluate import errors_on, predicted
 from quatcaps.training.loop import Trainer
+from quatcaps.training.measure import Rate
 from quatcaps.training.run import Run, create_run, open_run, versions
 from quatcaps.training.statistics import is_normalised, measure_statistics, renormalised
 from quatcaps.training.trained import trained_run
@@ -119,6 +121,27 @@ def test_a_record_names_the_machine_that_trained(run: Run, noise_images: ImageSe
     (folder / "run.json").write_text(json.dumps(changed), encoding="utf-8")
     moved = make_record("key", "recipe", open_run(folder), experiment, "cpu")
     assert (moved.machine, moved.versions) == ("Some GPU", trained)
+
+
+def test_a_record_says_which_images_were_misclassified(run: Run, noise_images: ImageSet, tmp_path: Path) -> None:
+    """Where they show no toys; and nothing that a machine which rounds otherwise counts otherwise."""
+    plain = replace(noise_images, info={name: noise_images.info[name] for name in ("azimuth",)})
+    experiments = [Experiment(images, {"test": images}) for images in (noise_images, plain)]
+    toys, images = (make_record("key", "recipe", run, each, "cpu") for each in experiments)
+    assert (toys.missed, images.by_toy) == ({}, {})
+    assert toys.by_toy
+    named = predicted(trained_run(run), plain, CPU).activations.argmax(1)
+    assert images.missed == {"test": tuple(n for n in range(60) if named[n] != plain.labels[n])}
+    assert 0 < len(images.missed["test"]) == images.final["test"].errors < 60
+    folder = tmp_path / "run"
+    shutil.copytree(run.folder, folder)
+    log = (folder / "log.jsonl").read_text(encoding="utf-8").splitlines()
+    last = json.loads(log[-1])
+    last["test_error"] += 1 / 60
+    (folder / "log.jsonl").write_text("\n".join([*log[:-1], json.dumps(last)]) + "\n", encoding="utf-8")
+    toys, images = (make_record("key", "recipe", open_run(folder), each, "cpu") for each in experiments)
+    assert toys.by_toy == images.missed == {}
+    assert toys.final == images.final == {"test": Rate(round(60 * last["test_error"]), 60)}
 
 
 def test_matrix_capsules_without_normalisation_have_none() -> None:

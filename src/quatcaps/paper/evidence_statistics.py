@@ -1,4 +1,4 @@
-"""Means and differences of errors with intervals of 95%, by resampling seeds and toys (a two-level bootstrap).
+"""Means and differences of errors with intervals of 95%, over seeds and toys (a two-level bootstrap) or images.
 
 Errors have two sources of chance: another seed trains another network, and other toys of the same classes are easier or
 harder. The seeds and toys of a table are crossed: every seed is measured on every toy. So a resample draws seeds and,
@@ -18,6 +18,10 @@ Four details:
 - The difference of two systems is paired by toy: both are measured on the toys that a resample draws. Seeds are drawn
   for each by itself: networks of the same seed see images in the same order, and have nothing else in common. Should
   that make them alike, the interval is too wide, not too narrow.
+
+Images that show no toys are crossed with seeds in the same way, and so many that nothing need be resampled: the
+variance of a mean is S²/n over the means of n seeds, plus s²/m over the means of m images, less what changes with both
+at once, which both of these count (J. Cornfield and J. W. Tukey, 1956).
 
 `benchmarks/interval_coverage.py` simulates how often intervals cover the truth.
 """
@@ -43,17 +47,18 @@ TOYS = 0
 ROUNDING = 1e-9
 """In points: what is smaller comes from rounding, not from errors."""
 WHOLE = "all images"
-"""Where images show no toys, all of them count as one, which is never left out."""
+"""Where images show no toys and nobody knows which ones were misclassified, all of them count as one."""
 Numbers = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
 class Sample:
-    """The errors of one system, seed by seed and toy by toy; `toys` as `class number`."""
+    """The errors of one system, seed by seed and toy by toy, or image by image; `toys` as `class number`, or what all
+    images are of together."""
 
     errors: Numbers  # (seeds, toys), counts
     images: Numbers  # (toys,), counts
-    toys: tuple[str, ...]
+    toys: tuple[str, ...]  # one: `WHOLE`, or the digest of the images
 
     @property
     def percents(self) -> Numbers:
@@ -61,8 +66,17 @@ class Sample:
         return 100 * self.errors.sum(1) / self.images.sum()
 
     @property
+    def by_image(self) -> bool:
+        return len(self.images) > len(self.toys)
+
+    @property
     def has_toys(self) -> bool:
-        return self.toys != (WHOLE,)
+        return self.toys != (WHOLE,) and not self.by_image
+
+    @property
+    def classes(self) -> list[str]:
+        """(toys,): within which toys, or images, are drawn."""
+        return list(self.toys) * len(self.images) if self.by_image else [class_of(toy) for toy in self.toys]
 
 
 @dataclass(frozen=True)
@@ -87,7 +101,7 @@ class Estimate:
 def sample_of(records: Sequence[RunRecord], name: str) -> Sample | None:
     """The errors of some seeds on `test` or `novel` images; None where there are none.
 
-    Toys count where every record has the same ones.
+    Toys count where every record has the same ones, and single images where every record says which were misclassified.
     """
     records = [record for record in records if name in record.final]
     if not records:
@@ -95,10 +109,21 @@ def sample_of(records: Sequence[RunRecord], name: str) -> Sample | None:
     by_toy = [record.by_toy.get(name, {}) for record in records]
     images = [{toy: rate.images for toy, rate in found.items()} for found in by_toy]
     if not images[0] or any(each != images[0] for each in images):
-        return of_percents([record.final[name].percent for record in records])
+        return sample_by_image(records, name) or of_percents([record.final[name].percent for record in records])
     toys = tuple(images[0])
     counts = [[found[toy].errors for toy in toys] for found in by_toy]
     return Sample(np.array(counts, dtype=float), np.array([images[0][toy] for toy in toys], dtype=float), toys)
+
+
+def sample_by_image(records: Sequence[RunRecord], name: str) -> Sample | None:
+    """The same image by image; None unless every record has that, of the same images."""
+    (digest, count), *others = {(record.digests.get(name, ""), record.final[name].images) for record in records}
+    if others or not digest or any(name not in record.missed for record in records):
+        return None
+    errors = np.zeros((len(records), count))
+    for row, record in zip(errors, records, strict=True):
+        row[list(record.missed[name])] = 1
+    return Sample(errors, np.ones(count), (digest,))
 
 
 def of_percents(percents: Sequence[float]) -> Sample:
@@ -131,21 +156,20 @@ def estimate(samples: Sequence[Sample], weights: Sequence[float] = (1.0,)) -> Es
     weighted = tuple(zip(weights, samples, strict=True))
     mean = sum(weight * float(each.percents.mean()) for weight, each in weighted)
     mean = 0.0 if abs(mean) < ROUNDING else mean
-    names, seeds = samples[0].toys, [len(each.errors) for each in samples]
-    count = len(names) if samples[0].has_toys else 0
+    seeds, classes = [len(each.errors) for each in samples], samples[0].classes
+    count = len(classes) if samples[0].has_toys else 0
     if min(seeds) < FEWEST:
         return Estimate(mean, None, None, count)
-    toys = toy_weights(names)
-    drawn = sum(
-        weight * resampled(each, seed_weights(len(each.errors), stream), toys)
-        for stream, (weight, each) in enumerate(weighted, 1)
-    )
-    by_toy = sum(weight * resampled(each, np.ones((1, len(each.errors))), toys) for weight, each in weighted)
     cells = sum(weight**2 * variance_of_cells(each) for weight, each in weighted)
     of_seeds = [weight**2 * float(each.percents.var(ddof=1)) / len(each.errors) for weight, each in weighted]
-    of_toys = max(0.0, float(np.var(by_toy)) - cells)
-    freedoms = [*(seed - 1 for seed in seeds), len(names) - len(set(map(class_of, names)))]
-    variance = max(float(np.var(drawn)) - 2 * cells, sum(of_seeds))
+    if samples[0].by_image:
+        of_toys = max(0.0, variance_of_images(weighted) - cells)
+        variance = sum(of_seeds) + of_toys
+    else:
+        of_both, of_toys_and_cells = resampled_variances(weighted)
+        of_toys = max(0.0, of_toys_and_cells - cells)
+        variance = max(of_both - 2 * cells, sum(of_seeds))
+    freedoms = [*(seed - 1 for seed in seeds), len(classes) - len(set(classes))]
     deviation = math.sqrt(variance) if variance > ROUNDING**2 else 0.0
     free = freedom([*of_seeds, of_toys], freedoms)
     half = quantile(free) * deviation
@@ -153,11 +177,28 @@ def estimate(samples: Sequence[Sample], weights: Sequence[float] = (1.0,)) -> Es
     return Estimate(mean, mean - half, mean + half, count, chance(far, free))
 
 
+def resampled_variances(weighted: Sequence[tuple[float, Sample]]) -> tuple[float, float]:
+    """Of the sum of some weighted means, in points²: drawing seeds and toys, and toys alone."""
+    toys = toy_weights(weighted[0][1].toys)
+    drawn = sum(
+        weight * resampled(each, seed_weights(len(each.errors), stream), toys)
+        for stream, (weight, each) in enumerate(weighted, 1)
+    )
+    by_toy = sum(weight * resampled(each, np.ones((1, len(each.errors))), toys) for weight, each in weighted)
+    return float(np.var(drawn)), float(np.var(by_toy))
+
+
+def variance_of_images(weighted: Sequence[tuple[float, Sample]]) -> float:
+    """Of the sum of some weighted means, in points², by which images there are: s²/m of what each of m images adds."""
+    by_image: Numbers = sum((weight * 100 * each.errors.mean(0) for weight, each in weighted), np.zeros(1))
+    return float(by_image.var(ddof=1)) / len(by_image)
+
+
 def variance_of_cells(sample: Sample) -> float:
     """Of the mean over seeds, in points², by what changes with seed and toy at once: what seeds and the toys of a
     class, added up, leave unexplained."""
     parts, seeds = 100 * sample.errors / sample.images.sum(), len(sample.errors)
-    classes, variance = np.array([class_of(toy) for toy in sample.toys]), 0.0
+    classes, variance = np.array(sample.classes), 0.0
     for name in dict.fromkeys(classes):
         cells = parts[:, classes == name]
         toys = cells.shape[1]

@@ -18,7 +18,7 @@ from quatcaps.paper.evidence_rows import (
     experiment_of,
     given,
 )
-from quatcaps.paper.evidence_statistics import RESAMPLES, Estimate, mean_of, of_percents
+from quatcaps.paper.evidence_statistics import RESAMPLES, WHOLE, Estimate, mean_of, of_percents
 from quatcaps.paper.evidence_toys import toy_table
 from quatcaps.paper.matching import REFERENCES
 from quatcaps.report.intervals import by_holm
@@ -37,9 +37,8 @@ NOTES = (
     "all experiments; for pooled azimuths `best` has a coarse one of 66K parameters, which stands beside it.",
     "At the end of training: error in %, the mean over seeds with its 95% interval; no epoch is chosen. Intervals: "
     f"Student's t times the deviation of {RESAMPLES:,} resamples of seeds and, within each class, of toys, in which "
-    "what changes with both at once counts once; where images show no toys, of seeds alone, and then an interval says "
-    "nothing of other test images. Differences are "
-    "paired by toy: both systems are measured on the toys that a resample draws, each with seeds of its own. Verdict: "
+    "what changes with both at once counts once; where images show no toys, that of seeds and images. Differences are "
+    "paired by toy, or by image: both systems are measured on what is drawn, each with seeds of its own. Verdict: "
     "of novel (else test) images, whether that interval excludes 0; with many comparisons some will by chance. Pooled "
     "toys were trained on, from other viewpoints. docs/evidence.md has the method.",
     f"Marked{MARK}: fewer than {FEW} seeds, too few to settle anything; of fewer than three there is no interval.",
@@ -80,9 +79,27 @@ def is_begun(lines: Sequence[Line]) -> bool:
 
 
 def evidence_notes(lines: Mapping[str, Sequence[Line]]) -> tuple[str, ...]:
-    """What there is to say of the tables, and which experiments have none."""
-    titles = [EXPERIMENTS[name].title for name, found in lines.items() if not is_begun(found)]
-    return (*NOTES, f"Without a run yet: {'; '.join(titles)}.") if titles else NOTES
+    """What there is to say of the tables, which systems are compared by seeds alone, and which experiments have no
+    run."""
+    notes = list(NOTES)
+    whole = [
+        f"{EXPERIMENTS[name].title} ({' · '.join(systems)})"
+        for name, found in lines.items()
+        if (systems := [label(line.entry.row) for line in found if is_whole(line)])
+    ]
+    if whole:
+        notes.append(
+            "Of these systems records do not say which images or toys they misclassify: their intervals, and those of "
+            f"differences from them, are over seeds alone, and say nothing of other images: {'; '.join(whole)}."
+        )
+    if titles := [EXPERIMENTS[name].title for name, found in lines.items() if not is_begun(found)]:
+        notes.append(f"Without a run yet: {'; '.join(titles)}.")
+    return tuple(notes)
+
+
+def is_whole(line: Line) -> bool:
+    """Whether it has intervals, and they are over seeds alone."""
+    return any(sample.toys == (WHOLE,) and line.means[name].low is not None for name, sample in line.samples.items())
 
 
 def end_table(experiment: Experiment, lines: Sequence[Line]) -> Table:

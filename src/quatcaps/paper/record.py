@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from datetime import UTC, datetime
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from quatcaps.inspection import inspect
 from quatcaps.models import parameter_count
 from quatcaps.paper.row import Row
 from quatcaps.training.config import TrainingConfig
-from quatcaps.training.evaluate import errors_on, evaluate_trained
+from quatcaps.training.evaluate import errors_on, evaluate_trained, predicted
 from quatcaps.training.identity import digests_of, images_by_name
 from quatcaps.training.log import Record, read_log
 from quatcaps.training.measure import Rate
@@ -39,6 +40,7 @@ class RunRecord:
     training, without the measurements. digests: of the images, by name; none in records of earlier versions. poses:
     what `quatcaps.inspection` finds on the test images, where the row asks for it. by_toy: the final errors on `test`
     and `novel` images, by class and instance; none in records of earlier versions, and where images show no instances.
+    missed: there instead the numbers of the test images that are misclassified at the end, in order.
     chosen: of a run that keeps its best checkpoint, the errors on the test images of that one, which the validation
     images chose, after `chosen_epoch` epochs. renormalised: the errors on the test images with statistics of batch
     normalisation that were measured anew at the end, where the row asks for them and the network has some.
@@ -63,6 +65,12 @@ class RunRecord:
     chosen: dict[str, Rate] = field(default_factory=dict)
     chosen_epoch: int = 0
     renormalised: dict[str, Rate] = field(default_factory=dict)
+    missed: dict[str, tuple[int, ...]] = field(default_factory=dict)
+
+    @property
+    def pairs(self) -> bool:
+        """Whether it can be compared with others toy by toy, or image by image."""
+        return bool(self.by_toy or self.missed)
 
     @property
     def last(self) -> Record:
@@ -84,8 +92,10 @@ def make_record(
     inspected: bool = False,
     renormalised: bool = False,
 ) -> RunRecord:
-    """The record of a run that is trained to its end; `experiment` is what it was trained and measured on. Toys are
-    measured here, and, where asked for, poses and what new statistics of batch normalisation would change."""
+    """The record of a run that is trained to its end; `experiment` is what it was trained and measured on. Toys and
+    images are measured here, and, where asked for, poses and what new statistics of batch normalisation would change.
+    A machine that rounds otherwise than the one that trained the run may count other errors: then it has none by toy
+    or image."""
     log = read_log(run.folder / "log.jsonl")
     epochs = tuple(_without_kind(entry) for entry in log if entry["kind"] == "epoch")
     if len(epochs) != run.config.epochs:
@@ -101,6 +111,12 @@ def make_record(
         )
     chosen = run.kept_best("best") if run.config.keeps_best else None
     here = versions(choose_device(device))
+    final = {
+        name: Rate(round(epochs[-1][f"{name}_error"] * len(images)), len(images))
+        for name, images in experiment.measured.items()
+    }
+    by_toy = {name: toys_of(run, images, device) for name, images in experiment.tests.items()}
+    missed = {name: missed_of(run, images, device) for name, images in experiment.tests.items()}
     return RunRecord(
         key=key,
         recipe=recipe,
@@ -112,18 +128,16 @@ def make_record(
         versions=run.versions or here,
         date=datetime.now(UTC).strftime("%Y-%m-%d"),
         seconds=float(epochs[-1]["seconds"]),
-        final={
-            name: Rate(round(epochs[-1][f"{name}_error"] * len(images)), len(images))
-            for name, images in experiment.measured.items()
-        },
+        final=final,
         epochs=epochs,
         toys={} if experiment.validation is None else toys_of(run, experiment.validation, device),
         digests=digests_of(images_by_name(experiment)),
         poses=poses_of(run, experiment, device) if inspected else {},
-        by_toy={name: rates for name, images in experiment.tests.items() if (rates := toys_of(run, images, device))},
+        by_toy={name: rates for name, rates in by_toy.items() if rates and errors_in(rates) == final[name].errors},
         chosen={} if chosen is None else errors_on(trained_run(run, "best"), experiment.tests, choose_device(device)),
         chosen_epoch=0 if chosen is None else chosen.epochs,
         renormalised=renormalised_errors(run, experiment, device) if renormalised else {},
+        missed={name: images for name, images in missed.items() if images and len(images) == final[name].errors},
     )
 
 
@@ -148,6 +162,18 @@ def toys_of(run: Run, images: ImageSet, device: str) -> dict[str, Rate]:
     return evaluate_trained(trained_run(run, "last"), images, choose_device(device))["all"].by_instance
 
 
+def missed_of(run: Run, images: ImageSet, device: str) -> tuple[int, ...]:
+    """Which images a run's last checkpoint misclassifies, where images show no instances."""
+    if "instance" in images.info:
+        return ()
+    found = predicted(trained_run(run, "last"), images, choose_device(device)).activations
+    return tuple((found.argmax(1) != images.labels).nonzero().flatten().tolist())
+
+
+def errors_in(rates: Mapping[str, Rate]) -> int:
+    return sum(rate.errors for rate in rates.values())
+
+
 def write_record(path: Path, record: RunRecord) -> None:
     """Writes it whole or not at all."""
     value = {each.name: getattr(record, each.name) for each in fields(RunRecord)}
@@ -159,6 +185,7 @@ def write_record(path: Path, record: RunRecord) -> None:
         "by_toy": {name: _counts(rates) for name, rates in record.by_toy.items()},
         "chosen": _counts(record.chosen),
         "renormalised": _counts(record.renormalised),
+        "missed": {name: " ".join(map(str, images)) for name, images in record.missed.items()},
     }
     write_json(path, {"format": FORMAT, **value})
 
@@ -192,6 +219,7 @@ def read_record(path: Path) -> RunRecord:
             chosen={name: _rate(counted) for name, counted in _as(dict, value.get("chosen", {})).items()},
             chosen_epoch=_as(int, value.get("chosen_epoch", 0)),
             renormalised={name: _rate(counted) for name, counted in _as(dict, value.get("renormalised", {})).items()},
+            missed={name: _numbers(images) for name, images in _as(dict, value.get("missed", {})).items()},
         )
     except KeyError as error:
         raise QuatcapsError(f"{path} is not {what}: it has no {error.args[0]}") from error
@@ -206,10 +234,17 @@ def read_record(path: Path) -> RunRecord:
             f"{len(record.final)} final errors"
         )
     for name, rates in record.by_toy.items():
-        final, errors = record.final.get(name), sum(each.errors for each in rates.values())
+        final, errors = record.final.get(name), errors_in(rates)
         if rates and (final is None or errors != final.errors):
             raise QuatcapsError(
                 f"{path} is not {what}: its {name} errors by toy are {errors}, the final ones {final and final.errors}"
+            )
+    for name, missed in record.missed.items():
+        final = record.final.get(name)
+        if final is None or len(missed) != final.errors or missed[-1:] >= (final.images,):
+            raise QuatcapsError(
+                f"{path} is not {what}: it names {len(missed)} misclassified {name} images, the last {missed[-1:]}; "
+                f"the final errors are {final}"
             )
     if record.seed != record.config.seed or path.parts[-len(record.key.split("/")) - 1 :] != (
         *record.key.split("/"),
@@ -274,6 +309,14 @@ def _rate(counted: Any) -> Rate:
     if not 0 <= rate.errors <= rate.images or not rate.images:
         raise ValueError(f"{rate.errors} errors in {rate.images} images")
     return rate
+
+
+def _numbers(text: Any) -> tuple[int, ...]:
+    """Numbers of images, each larger than the one before."""
+    found = tuple(int(word) for word in _as(str, text).split())
+    if any(number < 0 for number in found[:1]) or any(one >= other for one, other in pairwise(found)):
+        raise ValueError(f"numbers of images that are not in order: {text[:40]!r}")
+    return found
 
 
 def _poses(found: dict[str, Any]) -> dict[str, Any]:

@@ -106,13 +106,20 @@ def standing(job: Job, place: Place) -> Standing:
         if place.record(job).exists():
             record = read_record(place.record(job))
             return Standing(OTHER if differences(record.config, wanted) else DONE, record)
-        if (other := twin_record(place.output, job.row, job.seed)) is not None:
+        if (other := own_enough(job, place)) is not None:
             return Standing(DONE, other)
         if (place.folder(job) / "run.json").exists():
             return Standing(OTHER if differences(open_run(place.folder(job)).config, wanted) else STARTED)
     except QuatcapsError as error:
         return Standing(DAMAGED, problem=str(error))
     return Standing(NONE)
+
+
+def own_enough(job: Job, place: Place) -> RunRecord | None:
+    """The record of a twin for which the run need not be trained: one that has errors by toy or by image. Tables take
+    others too, where there is no record of its own."""
+    other = twin_record(place.output, job.row, job.seed)
+    return other if other is not None and other.pairs else None
 
 
 def state(job: Job, place: Place) -> str:
@@ -312,7 +319,7 @@ def _finished(job: Job, place: Place, since: float | None) -> bool:
     trained again; None: such a record is an error."""
     path, again = place.record(job), since is not None
     if not path.exists():
-        return twin_record(place.output, job.row, job.seed) is not None
+        return own_enough(job, place) is not None
     try:
         differing = differences(read_record(path).config, job.row.config(job.seed))
     except QuatcapsError as error:
