@@ -118,11 +118,11 @@ def sample_of(records: Sequence[RunRecord], name: str) -> Sample | None:
 def sample_by_image(records: Sequence[RunRecord], name: str) -> Sample | None:
     """The same image by image; None unless every record has that, of the same images."""
     (digest, count), *others = {(record.digests.get(name, ""), record.final[name].images) for record in records}
-    if others or not digest or any(name not in record.missed for record in records):
+    if others or not digest or any(record.final[name].errors and name not in record.missed for record in records):
         return None
     errors = np.zeros((len(records), count))
     for row, record in zip(errors, records, strict=True):
-        row[list(record.missed[name])] = 1
+        row[list(record.missed.get(name, ()))] = 1
     return Sample(errors, np.ones(count), (digest,))
 
 
