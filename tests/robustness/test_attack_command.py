@@ -15,15 +15,19 @@ from quatcaps import data
 from quatcaps.cli.attack import EPSILONS as USUAL_EPSILONS
 from quatcaps.cli.attack import numbers_of
 from quatcaps.cli.choices import ATTACKS
+from quatcaps.data.imageset import ImageSet
 from quatcaps.errors import QuatcapsError
 from quatcaps.report.robustness import ATTACKS as DRAWN
 from quatcaps.report.robustness import attack_figure
-from quatcaps.robustness import Attacked, attacks
+from quatcaps.robustness import Attacked, attack, attacks, measure
 from quatcaps.robustness.measure import EPSILONS
+from quatcaps.robustness.trials import some_images
+from quatcaps.robustness.unfinished import Unfinished
 from quatcaps.training import checkpoint
 from quatcaps.training.checkpoint import Position
 from quatcaps.training.config import TrainingConfig
 from quatcaps.training.run import create_run
+from quatcaps.weights.zoo import named_or_run
 
 TINY = {"primary": 4, "pose_blocks": ((8, 2), (8, 2)), "activation_blocks": ((8, 4),), "capsules": ((4, 3, 2),)}
 SHORT = ("--images", 10, "--epsilon", "0.02,1/10", "--steps", 2, "--queries", 3, "--device", "cpu")
@@ -205,17 +209,24 @@ def test_an_attack_that_was_stopped_goes_on(
         assert command("attack", runs["plain"], *given, "--output", there).code != 0
     assert called == ["fgsm", "fgsm", "deepfool"], "one batch for each ε"
     (begun,) = there.iterdir()
-    damaged, stopped = tmp_path / "damaged" / begun.name, begun.read_bytes()
-    damaged.parent.mkdir()
-    damaged.write_bytes(stopped[:-9])
+    stopped = begun.read_bytes()
+    edited = json.loads(stopped)
+    edited["found"] = {name: found[:1] for name, found in edited["found"].items()}
+    anew = {"cut": stopped[:-9], "edited": json.dumps(edited).encode()}
+    for folder, content in anew.items():
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / begun.name).write_bytes(content)
     with monkeypatch.context() as patched:
         patched.setitem(attacks.WITHIN, "fgsm", counted("again", attacks.WITHIN["fgsm"]))
         assert command("attack", runs["plain"], *given, "--output", there).code == 0
         assert "again" not in called
-        for other in ((*given, "--output", damaged.parent), (*given, "--seed", "1", "--output", tmp_path / "other")):
-            (tmp_path / "other").mkdir(exist_ok=True)
-            (tmp_path / "other" / begun.name).write_bytes(stopped)
-            assert command("attack", runs["plain"], *other).code == 0
+        (tmp_path / "other").mkdir()
+        (tmp_path / "other" / begun.name).write_bytes(stopped)
+        for other in (
+            *(("--output", tmp_path / folder) for folder in anew),
+            ("--seed", "1", "--output", tmp_path / "other"),
+        ):
+            assert command("attack", runs["plain"], *given, *other).code == 0
             assert called.pop() == "again"
     assert (there / "attack.json").read_bytes() == (whole / "attack.json").read_bytes()
     assert {path.name for path in there.iterdir()} == {"attack.json", "attack.png"}
@@ -226,3 +237,22 @@ def test_an_attack_that_was_stopped_goes_on(
     left = json.loads((there / begun.name).read_text())["found"]
     assert left, "a short look leaves what a longer one found of other attacks"
     assert set(left) < set(json.loads(stopped)["found"])
+
+
+def test_what_was_begun_on_one_machine_goes_on_where_pixels_round_otherwise(
+    runs: dict[str, Path], toys_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A GPU divides by 255 otherwise than a CPU."""
+    images = some_images(data.load("toys-mini", "test", folder=toys_folder), 4)
+    short = {"attacks": ["fgsm"], "epsilons": (0.1,), "masking": False}
+
+    def begun(images: ImageSet) -> str:
+        unfinished = Unfinished(tmp_path)
+        attack(named_or_run(str(runs["plain"])), images, torch.device("cpu"), unfinished=unfinished, **short)
+        return unfinished.of
+
+    here, other = begun(images), begun(images.select(torch.tensor([3, 2, 1, 0]), images.name))
+    assert here != other
+    exact = measure.pixels_of
+    monkeypatch.setattr(measure, "pixels_of", lambda *given: exact(*given).nextafter(torch.tensor(0.5)))
+    assert begun(images) == here

@@ -151,7 +151,8 @@ def attack(
         request = {"epsilons": epsilons, "effort": vars(effort), "normalised": normalised, "seed": seed}
         states = [tensor for one in victims for tensor in one.trained.network.state_dict().values()]
         given = [one.trained.config.to_json() for one in victims]
-        earlier = unfinished.begin(asked({**request, "given": given}, (*states, pixels, labels)))
+        stored = (255 * pixels).round().byte()  # devices divide by 255 otherwise, in the last digit
+        earlier = unfinished.begin(asked({**request, "given": given}, (*states, stored, labels)))
     trial = Trial(victim, pixels, labels, seed, normalised, counter, earlier)
     with under_attack(*victims):
         clean = trial.wrong()

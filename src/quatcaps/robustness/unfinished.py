@@ -11,13 +11,14 @@ from typing import Any
 
 from torch import Tensor
 
+from quatcaps.data.imageset import digest_of
 from quatcaps.errors import QuatcapsError
 from quatcaps.files import explained, read_json, write_json
 
 
 class Unfinished:
-    """Values by name, as JSON has them, in a file of the folder whose name tells what was asked for; a damaged one is
-    begun anew."""
+    """Values by name, as JSON has them, in a file of the folder whose name tells what was asked for; one that was
+    damaged or edited is begun anew."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -34,8 +35,9 @@ class Unfinished:
         self.of = of
         with suppress(QuatcapsError), explained(f"look for {self.path}"):
             earlier = read_json(self.path, "what attacks found") if self.path.exists() else {}
-            if earlier.get("of") == of and isinstance(earlier.get("found"), dict):
-                self.found = earlier["found"]
+            found = earlier.get("found")
+            if earlier.get("of") == of and isinstance(found, dict) and earlier.get("digest") == digest_of(found):
+                self.found = found
         return self
 
     def __contains__(self, name: str) -> bool:
@@ -58,7 +60,7 @@ class Unfinished:
             self.path.unlink(missing_ok=True)
 
     def _write(self) -> None:
-        write_json(self.path, {"of": self.of, "found": self.found})
+        write_json(self.path, {"of": self.of, "digest": digest_of(self.found), "found": self.found})
 
 
 def asked(request: Mapping[str, Any], tensors: Iterable[Tensor]) -> str:
