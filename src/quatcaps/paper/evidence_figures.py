@@ -91,19 +91,19 @@ def _draw_on_toys(
 
 
 def _draw_datasets(lines: Lines, path: Path) -> None:
-    """Errors above, differences below; every dataset has scales of its own, as their errors are far apart."""
-    levels, others = levels_of(lines), levels_of(lines, without=(REFERENCE,))
-    figure = new_figure(WIDTH, 2.2 + 0.56 * (max(levels.values()) + 1))
-    ratios = (len(levels), len(others))
-    panels = figure.subplots(2, len(lines), sharey="row", squeeze=False, height_ratios=ratios)
+    """A row for each dataset, errors on the left, differences on the right; every one has scales of its own, which need
+    not begin at 0, as errors are far apart between datasets and close within."""
+    levels = levels_of(lines)
+    figure = new_figure(WIDTH, 0.9 + (0.85 + 0.28 * (max(levels.values()) + 1)) * len(lines))
+    panels = figure.subplots(len(lines), 2, sharey=True, squeeze=False)
     every = [line for found in lines.values() for line in found]
-    for (name, members), above, below in zip(lines.items(), *panels, strict=True):
-        dress(above, EXPERIMENTS[name].title, "error (%)", "")
-        dress(below, "", POINTS, "")
-        _scale(above, [0.0, *draw_errors(above, members, levels)], from_zero=True)
-        _scale(below, [0.0, *draw_differences(below, members, others)], from_zero=False)
-        _name_lines(above, levels, every)
-        _name_lines(below, others, every)
+    for (name, members), (errors, differences) in zip(lines.items(), panels, strict=True):
+        dress(errors, EXPERIMENTS[name].title, "error (%)", "")
+        dress(differences, "", POINTS, "")
+        _scale(errors, draw_errors(errors, members, levels), from_zero=False)
+        _scale(differences, [0.0, *draw_differences(differences, members, levels)], from_zero=False)
+        _name_lines(errors, levels, every)
+        _name_lines(differences, levels, every)
     handles = [*error_handles(familiar=False), *difference_handles()[1:]]
     figure.legend(handles=handles, loc="outside upper left", ncols=2, frameon=False, fontsize=TEXT)
     _explain(figure, [levels])
