@@ -158,6 +158,20 @@ def test_operations_by_hand() -> None:
     assert multiply_adds(network, 1, (32, 32)) == alone + 64 * 8 * 3 * 3 * (3 + 6)
 
 
+def test_operations_of_a_network_that_needs_an_image() -> None:
+    """As many do that somebody else wrote: `view(len(x), -1)` says nothing of no image."""
+
+    class Viewed(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.convolution, self.head = nn.Conv2d(1, 2, 3), nn.Linear(8, 3)
+
+        def forward(self, images: Tensor) -> Tensor:
+            return self.head(self.convolution(images).view(len(images), -1))
+
+    assert multiply_adds(Viewed(), 1, (4, 4)) == 8 * 9 + 8 * 3
+
+
 def test_the_table_of_models(command: Callable) -> None:
     outcome = command("models")
     assert outcome.code == 0, outcome.err

@@ -35,6 +35,11 @@ def multiply_adds(network: nn.Module, channels: int, size: tuple[int, int]) -> i
     for layer in alone.modules():
         if isinstance(layer, nn.Conv2d | nn.Linear | ConvolutionalCapsules | ClassCapsules):
             layer.register_forward_hook(count)
+    dtype = next(alone.parameters()).dtype
     with torch.no_grad():
-        alone(torch.empty(0, channels, *size, dtype=next(alone.parameters()).dtype))
+        try:
+            alone(torch.zeros(0, channels, *size, dtype=dtype))
+        except RuntimeError:  # a network that reshapes by `view(len(images), -1)`, or the like, needs one
+            total = 0
+            alone(torch.zeros(1, channels, *size, dtype=dtype))
     return total
