@@ -158,8 +158,8 @@ def test_operations_by_hand() -> None:
     assert multiply_adds(network, 1, (32, 32)) == alone + 64 * 8 * 3 * 3 * (3 + 6)
 
 
-def test_operations_of_a_network_that_needs_an_image() -> None:
-    """As many do that somebody else wrote: `view(len(x), -1)` says nothing of no image."""
+def test_operations_of_a_network_that_somebody_else_wrote() -> None:
+    """It may reshape by `view(len(x), -1)`, which says nothing of no image."""
 
     class Viewed(nn.Module):
         def __init__(self) -> None:

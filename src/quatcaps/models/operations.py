@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import copy
+import warnings
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.func import functional_call
 
-from quatcaps.layers import ClassCapsules, ConvolutionalCapsules, use_backend
-from quatcaps.routing.backends import REFERENCE
+from quatcaps.layers import ClassCapsules, ConvolutionalCapsules
 
 
 def multiply_adds(network: nn.Module, channels: int, size: tuple[int, int]) -> int:
@@ -23,23 +23,25 @@ def multiply_adds(network: nn.Module, channels: int, size: tuple[int, int]) -> i
     def count(layer: nn.Module, inputs: tuple[Tensor, ...], output: Any) -> None:
         nonlocal total
         if isinstance(layer, nn.Conv2d):
-            total += output.shape[1:].numel() * layer.weight[0].numel()
+            total += output[0].numel() * layer.weight[0].numel()
         elif isinstance(layer, nn.Linear):
             total += layer.weight.numel()
         elif isinstance(layer, ConvolutionalCapsules | ClassCapsules):
             each = layer.pose.dims * (layer.pose.columns + 3 * layer.iterations)
             total += layer.votes(*inputs[0].shape[-2:]) * each
 
-    # No image at all has shapes too, and takes no memory; on `meta` PyTorch would load its compiler first, for seconds.
-    alone = use_backend(copy.deepcopy(network).cpu().eval(), REFERENCE)
-    for layer in alone.modules():
-        if isinstance(layer, nn.Conv2d | nn.Linear | ConvolutionalCapsules | ClassCapsules):
-            layer.register_forward_hook(count)
-    dtype = next(alone.parameters()).dtype
-    with torch.no_grad():
-        try:
-            alone(torch.zeros(0, channels, *size, dtype=dtype))
-        except RuntimeError:  # a network that reshapes by `view(len(images), -1)`, or the like, needs one
-            total = 0
-            alone(torch.zeros(1, channels, *size, dtype=dtype))
+    counted = (nn.Conv2d, nn.Linear, ConvolutionalCapsules, ClassCapsules)
+    handles = [layer.register_forward_hook(count) for layer in network.modules() if isinstance(layer, counted)]
+    training = network.training
+    # On `meta` shapes go through the layers, and nothing else: no memory is taken, and no backend is built.
+    tensors = [*network.named_parameters(), *network.named_buffers()]
+    images = torch.empty(1, channels, *size, dtype=next(network.parameters()).dtype, device="meta")
+    try:
+        with torch.no_grad(), warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # about backends that the network was given, and `meta` has not
+            functional_call(network.eval(), {name: tensor.to("meta") for name, tensor in tensors}, images)
+    finally:
+        network.train(training)
+        for handle in handles:
+            handle.remove()
     return total
