@@ -2,11 +2,11 @@
 
     python benchmarks/robustness.py [--dataset cifar10] [--images 1000] [--device cuda] [--side-by-side] [--list]
 
-Trains what is missing under --work, where `quatcaps reproduce evidence` trains the same runs (minutes each on a GPU; a
-run that was stopped goes on), then calls `quatcaps attack` for each network, on MNIST with --affine too, and leaves
-attack.json, attack.png, affine.json and affine.png in --output/DATASET. QCN is the published weights. What stands
-there, attacked in the same way, is not attacked again. --side-by-side trains all networks at once, then attacks all at
-once, which a GPU shares well under NVIDIA's MPS. --list prints what would be done.
+Trains the networks that it needs under --work, where `quatcaps reproduce evidence` trains the same runs (minutes each
+on a GPU; a run that was stopped goes on), then calls `quatcaps attack` for each network, on MNIST with --affine too,
+and leaves attack.json, attack.png, affine.json and affine.png in --output/DATASET. QCN is the published weights. What
+stands there, attacked in the same way, is not attacked again. --side-by-side trains all networks at once, then attacks
+all at once, which a GPU shares well under NVIDIA's MPS. --list prints what would be done.
 """
 
 from __future__ import annotations
@@ -16,13 +16,14 @@ import os
 import shlex
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import quatcaps
 from quatcaps.cli import main
 from quatcaps.console import standard_output
+from quatcaps.errors import QuatcapsError
 from quatcaps.files import read_json, write_json
 from quatcaps.paper.rows import ROWS
 from quatcaps.report.robustness import affine_figure, affine_table, attack_figure, attack_tables
@@ -92,9 +93,7 @@ def train(system: str, dataset: str, options: argparse.Namespace) -> None:
 
 
 def attack(system: str, dataset: str, options: argparse.Namespace) -> None:
-    for words, file in zip(commands(dataset, system, options), FILES, strict=False):
-        if system in found_of(dataset, file, options):
-            continue
+    for words in left(dataset, options)[system]:
         sys.argv[1:] = words
         try:
             main()
@@ -179,38 +178,79 @@ def side_by_side(parts: Sequence[Sequence[str]], options: argparse.Namespace) ->
 def parsed() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--dataset", action="append", choices=list(EPSILONS))
-    parser.add_argument("--images", type=int, default=1000)
-    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--images", type=whole_from(1), default=1000)
+    parser.add_argument("--seed", type=whole_from(0), default=0)
     parser.add_argument("--device", default="auto")
     parser.add_argument("--data-dir")
     parser.add_argument("--work", type=Path, default=Path("runs/reproduce"))
     parser.add_argument("--output", type=Path, default=Path("results/attacked"))
     parser.add_argument("--side-by-side", action="store_true")
-    parser.add_argument("--train", choices=TRAINED, help="this network alone, and attack nothing")
-    parser.add_argument("--attack", choices=SYSTEMS, help="this network alone, and train nothing")
+    one = parser.add_mutually_exclusive_group()
+    one.add_argument("--train", choices=TRAINED, help="this network alone, and attack nothing")
+    one.add_argument("--attack", choices=SYSTEMS, help="this network alone, and train nothing")
     parser.add_argument("--list", action="store_true")
     return parser.parse_args()
 
 
+def whole_from(least: int) -> Callable[[str], int]:
+    def whole(word: str) -> int:
+        if not word.isdecimal() or int(word) < least:
+            raise argparse.ArgumentTypeError(f"{word} must be a whole number of at least {least}")
+        return int(word)
+
+    return whole
+
+
+def left(dataset: str, options: argparse.Namespace) -> dict[str, list[list[str]]]:
+    """By system, the calls of `quatcaps attack` of which nothing stands yet."""
+    calls = {}
+    for system in SYSTEMS:
+        words = commands(dataset, system, options)
+        calls[system] = [call for call, file in zip(words, FILES, strict=False)
+                         if system not in found_of(dataset, file, options)]  # fmt: skip
+    return calls
+
+
+def missing(dataset: str, options: argparse.Namespace) -> list[str]:
+    """The networks that what is left takes: those that are attacked, and the one whose images others are shown."""
+    calls = left(dataset, options)
+    shown = any("--from" in call for found in calls.values() for call in found)
+    return [system for system in TRAINED if calls[system] or (system == SOURCE and shown)]
+
+
 def carry_out(options: argparse.Namespace) -> None:
     datasets = options.dataset or list(EPSILONS)
-    training = () if options.attack else (options.train,) if options.train else TRAINED
+    training = {
+        dataset: [] if options.attack else [options.train] if options.train else missing(dataset, options)
+        for dataset in datasets
+    }
     attacking = () if options.train else (options.attack,) if options.attack else SYSTEMS
     if options.list:
+        lines = []
         for dataset in datasets:
-            for system in training:
-                print(f"train {system} on {dataset}, into {folder(system, dataset, options)}")
+            for system in training[dataset]:
+                lines.append(f"train {system} on {dataset}, into {folder(system, dataset, options)}")
             for system in attacking:
-                for words in commands(dataset, system, options):
-                    print(shlex.join(["quatcaps", *words]))
+                lines += [shlex.join(["quatcaps", *words]) for words in left(dataset, options)[system]]
+        print("\n".join(lines) or "nothing is left to do")
         return
     if options.side_by_side:
-        both = (("--train", training), ("--attack", attacking))
-        for flag, systems in both:
-            side_by_side([("--dataset", each, flag, system) for each in datasets for system in systems], options)
+        side_by_side(
+            [("--dataset", dataset, "--train", system) for dataset, found in training.items() for system in found],
+            options,
+        )
+        side_by_side(
+            [
+                ("--dataset", dataset, "--attack", system)
+                for dataset in datasets
+                for system in attacking
+                if left(dataset, options)[system]
+            ],
+            options,
+        )
     else:
         for dataset in datasets:
-            for system in training:
+            for system in training[dataset]:
                 train(system, dataset, options)
             for system in attacking:
                 attack(system, dataset, options)
@@ -220,4 +260,7 @@ def carry_out(options: argparse.Namespace) -> None:
 
 
 if __name__ == "__main__":
-    carry_out(parsed())
+    try:
+        carry_out(parsed())
+    except QuatcapsError as error:
+        sys.exit(f"error: {error}")

@@ -98,6 +98,7 @@ def test_a_network_on_changed_digits() -> None:
     assert list(found.errors) == list(PARTS)
     assert found.frame == 28
     assert found.errors["as they are"].errors == 0
+    assert affine(replace(weights, checkpoint="best"), images, CPU).to_json()["checkpoint"] == "best"
     framed = affine(weights, images, CPU, frame=40)
     assert framed.frame == 40
     assert framed.to_json()["errors"]["all"]["images"] == 2

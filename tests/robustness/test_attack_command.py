@@ -17,6 +17,7 @@ from quatcaps.cli.attack import numbers_of
 from quatcaps.cli.choices import ATTACKS
 from quatcaps.data.imageset import ImageSet
 from quatcaps.errors import QuatcapsError
+from quatcaps.report.intervals import mcnemar
 from quatcaps.report.robustness import ATTACKS as DRAWN
 from quatcaps.report.robustness import attack_figure
 from quatcaps.robustness import Attacked, attack, attacks, measure
@@ -38,8 +39,11 @@ def runs(toys_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[st
     """Runs whose networks nobody trained: capsules, and a network without."""
     folder = tmp_path_factory.mktemp("runs")
     found = {}
-    for name, model, settings in (("capsules", "qcn", TINY), ("plain", "cnn-small", {"widths": (4, 4)})):
+    shapes = (("capsules", "qcn", TINY), ("plain", "cnn-small", {"widths": (4, 4)}), ("best", "qcn", TINY))
+    for name, model, settings in shapes:
         config = TrainingConfig(dataset="toys-mini", model=model, model_settings=settings, epochs=1, device="cpu")
+        if name == "best":
+            config = config.changed({"validation": 0.2, "keep_best": True})
         run = create_run(folder / name, config, data.load("toys-mini", "train", folder=toys_folder))
         network = run.network()
         optimiser = torch.optim.Adam(network.parameters())
@@ -74,6 +78,22 @@ def test_two_networks_side_by_side(command: Callable, runs: dict[str, Path], toy
     assert {sign["check"] for sign in capsules["masking"]} >= {"votes", "transfer", "black box"}
     assert (runs["capsules"] / "attack.png").read_bytes().startswith(b"\x89PNG")
     assert not list(runs["plain"].glob("attack.*"))
+    for network in (capsules, plain):
+        for point, numbers in zip(network["strongest"], network["broken"], strict=True):
+            assert len(numbers.split()) == point["errors"], "which images they are"
+    first, second = (set(network["broken"][0].split()) for network in (capsules, plain))
+    alone = len(first - second), len(second - first)
+    assert f"{alone[0]} : {alone[1]} ({mcnemar(*alone):.3f})" in outcome.out
+    assert Attacked.from_json(capsules).to_json() == capsules
+
+
+@pytest.mark.usefixtures("unchecked")
+def test_the_file_says_which_checkpoint_was_attacked(
+    command: Callable, runs: dict[str, Path], toys_folder: Path, tmp_path: Path
+) -> None:
+    given = ("--attacks", "fgsm", "--no-masking", "--data-dir", toys_folder, "--output", tmp_path, "--json")
+    value = json.loads(command("attack", runs["best"], *given, *SHORT).out)
+    assert value["networks"][0]["checkpoint"] == "last", "the best one is not there yet"
 
 
 @pytest.mark.usefixtures("unchecked")
@@ -120,6 +140,8 @@ def test_what_it_refuses(
     [
         (("--beside", "plain", "--attacks", "vote"), "plain has no votes to attack"),
         (("--from", "capsules", "--attacks", "fgsm"), "is the network that is attacked: give another one"),
+        (("--from", "best", "--attacks", "fgsm"), "is the network that is attacked: give another one"),
+        (("--beside", "best"), "is a network that is attacked already: give another one"),
         (("--affine", "--attacks", "fgsm"), "not for affine changes: --attacks;"),
         (
             ("--affine", "--epsilon", "0.1", "--steps", "5", "--no-masking"),
@@ -150,9 +172,9 @@ def test_runs_of_one_name_are_told_apart(
     command: Callable, runs: dict[str, Path], toys_folder: Path, tmp_path: Path
 ) -> None:
     """By as much of their paths as that takes. Without an ε there is a file that can be read, and a picture."""
-    for name, folder in runs.items():
-        shutil.copytree(folder, tmp_path / name / "seed-0")
-    one, other = (tmp_path / name / "seed-0" for name in runs)
+    one, other = (
+        shutil.copytree(runs[name], tmp_path / name / "seed-0", dirs_exist_ok=True) for name in ("capsules", "plain")
+    )
     given = (
         "--beside",
         other,
@@ -256,3 +278,51 @@ def test_what_was_begun_on_one_machine_goes_on_where_pixels_round_otherwise(
     exact = measure.pixels_of
     monkeypatch.setattr(measure, "pixels_of", lambda *given: exact(*given).nextafter(torch.tensor(0.5)))
     assert begun(images) == here
+
+
+def test_attacks_that_share_a_file_leave_each_other_alone(tmp_path: Path) -> None:
+    one, other = (Unfinished(tmp_path).begin("a" * 64) for _ in range(2))
+    (path,) = tmp_path.iterdir()
+    assert one.once("fgsm", lambda: [1]) == [1]
+    assert other.once("pgd", lambda: [2]) == [2]
+    assert one.once("square", lambda: [3]) == [3]
+    assert set(json.loads(path.read_text())["found"]) == {"fgsm", "pgd", "square"}
+    one.finish()
+    assert set(json.loads(path.read_text())["found"]) == {"pgd"}
+    assert Unfinished(tmp_path).begin("a" * 64).once("pgd", lambda: [4]) == [2]
+    other.finish()
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_folder_that_cannot_be_written_to_is_told_before_the_first_attack(
+    runs: dict[str, Path], toys_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise QuatcapsError("permission denied")
+
+    monkeypatch.setattr("quatcaps.robustness.unfinished.write_json", refuse)
+    monkeypatch.setitem(attacks.WITHIN, "fgsm", lambda *_: pytest.fail("attacked"))
+    images = some_images(data.load("toys-mini", "test", folder=toys_folder), 4)
+    with pytest.raises(QuatcapsError, match="permission denied"):
+        attack(
+            named_or_run(str(runs["plain"])),
+            images,
+            torch.device("cpu"),
+            attacks=["fgsm"],
+            unfinished=Unfinished(tmp_path),
+        )
+
+
+@pytest.mark.usefixtures("unchecked")
+def test_of_one_epsilon_nothing_is_said_of_growing_ones(
+    command: Callable, runs: dict[str, Path], toys_folder: Path, tmp_path: Path
+) -> None:
+    given = ("--attacks", "fgsm", "--data-dir", toys_folder, "--output", tmp_path, "--json")
+    for epsilons, said in (("0.1", False), ("0.05,0.1", True)):
+        value = json.loads(command("attack", runs["plain"], *given, *SHORT, "--epsilon", epsilons).out)
+        assert ("growing ε" in {sign["check"] for sign in value["networks"][0]["masking"]}) == said
+
+
+def test_weights_without_a_folder_say_that_nothing_is_kept(command: Callable, toys_folder: Path) -> None:
+    given = ("--attacks", "fgsm", "--no-masking", "--data-dir", toys_folder, *SHORT)
+    assert "if you give --output" in command("attack", "--weights", "qcn-toys", *given).out

@@ -135,12 +135,46 @@ def test_what_attacks_found_is_put_together(
             if file == "attack.json":
                 assert written["from"] == "resnet-153k"
                 assert {name for network in written["networks"] for name in network["transfer"]} == {"resnet-153k"}
+    assert script["missing"]("mnist", given) == [], "nothing is trained of which all is found"
+    assert not any(script["left"]("mnist", given).values())
     for other in ({"images": 8}, {"seed": 1}):
         called.clear()
-        script["attack"]("cnn", "mnist", argparse.Namespace(**{**vars(given), **other}))
+        changed = argparse.Namespace(**{**vars(given), **other})
+        assert script["missing"]("mnist", changed) == list(script["TRAINED"])
+        script["attack"]("cnn", "mnist", changed)
         assert called, "on other images, or other networks"
     file = tmp_path / "out/mnist/attack.json"
     for part, changed in (("attacks", {}), ("nearest", {}), ("attacks", {"fgsm": [{"epsilon": 0.1}]})):
         value = json.loads(file.read_text(encoding="utf-8"))
         value["networks"][0][part] = changed and {**value["networks"][0][part], **changed}
         assert not script["in_this_way"](value, "mnist", given), "by fewer attacks, or less far"
+
+
+def test_one_network_that_is_left_needs_the_one_whose_images_it_is_shown(
+    found: dict[str, dict[str, Any]], tmp_path: Path
+) -> None:
+    script, given = runpy.run_path(str(SCRIPT)), options(tmp_path)
+    for system in ("qcn-rotor", "resnet-153k", "cnn"):
+        part = script["attacked"](system, "mnist", given)
+        part.mkdir(parents=True)
+        for file, value in found.items():
+            (part / file).write_text(json.dumps(value), encoding="utf-8")
+    assert [system for system, calls in script["left"]("mnist", given).items() if calls] == ["qcn"]
+    assert script["missing"]("mnist", given) == ["resnet-153k"]
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        (("--images", "0"), "argument --images: 0 must be a whole number of at least 1"),
+        (("--seed", "-2"), "argument --seed: -2 must be a whole number of at least 0"),
+        (("--train", "cnn", "--attack", "cnn"), "not allowed with argument --train"),
+    ],
+)
+def test_what_it_refuses(
+    given: tuple[str, ...], words: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", [str(SCRIPT), *given])
+    with pytest.raises(SystemExit):
+        runpy.run_path(str(SCRIPT))["parsed"]()
+    assert words in capsys.readouterr().err

@@ -114,7 +114,12 @@ def attack(
     given = [f"--{name}" for name, value in of_attacks.items() if value is not None]
     if affine and given:
         raise QuatcapsError(f"not for affine changes: {', '.join(given)}; leave them out, or leave out --affine")
+    for number, other in enumerate(networks):
+        if any(is_same(other, one) for one in networks[:number]):
+            raise QuatcapsError(f"--beside {other.name} is a network that is attacked already: give another one")
     folder = output or trained.folder
+    if folder is None:
+        say(console, "weights have no folder of their own: numbers and picture are kept if you give --output FOLDER")
     chosen = choose_device(device)
 
     def shown(one: Trained, stage: Any) -> ImageSet:
@@ -208,11 +213,11 @@ def attacked(
 
 
 def is_same(one: Trained, other: Trained) -> bool:
-    """Whether two networks are one: the same settings and weights."""
+    """Whether two networks are one: the same model and weights."""
     from torch import equal
 
     first, second = one.network.state_dict(), other.network.state_dict()
-    if one.config != other.config or first.keys() != second.keys():
+    if one.config.model != other.config.model or first.keys() != second.keys():
         return False
     return all(equal(value.cpu(), second[name].cpu()) for name, value in first.items())
 

@@ -80,6 +80,17 @@ def chance(deviations: float, freedom: int) -> float:
     return min(1.0, max(0.0, 1 - within))
 
 
+def mcnemar(first: int, second: int) -> float:
+    """How likely chance alone splits `first` + `second` images so unevenly, or more, between two networks of which one
+    alone misclassifies each of them: the exact binomial test.
+
+    >>> mcnemar(1, 7), mcnemar(0, 0)
+    (0.0703125, 1.0)
+    """
+    count = first + second
+    return min(1.0, 2 * sum(math.comb(count, k) for k in range(min(first, second) + 1)) / 2**count)
+
+
 def by_holm(chances: Sequence[float]) -> list[float]:
     """The same of several differences looked at together, so that the chance of one false verdict among all of them
     stays below 5% if those below 0.05 are believed (S. Holm, 1979).

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import FixedLocator, NullLocator
 
 from quatcaps.report.canvas import MUTED, SMALL, TEXT, WIDTH, dress, error_axis, literal, new_figure, save
-from quatcaps.report.intervals import wilson
+from quatcaps.report.intervals import mcnemar, wilson
 from quatcaps.report.styles import Style, styles_for, tails
 from quatcaps.report.tables import NOTHING, Table
 from quatcaps.robustness.affine_changes import Affine
@@ -41,9 +42,13 @@ UNITS = {False: "ε (pixels in [0, 1])", True: "ε (units of the network's input
 
 
 def attack_tables(found: Sequence[Attacked]) -> list[Table]:
-    """For each network the error by attack and ε; then the nearest adversarial images of all networks."""
+    """For each network the error by attack and ε; then each pair of networks, and the nearest adversarial images of all
+    networks."""
     found = told_apart(found)
     tables = [error_table(each) for each in found]
+    if pairs := [pair_row(one, other) for one, other in combinations(found, 2) if comparable(one, other)]:
+        columns = ("first · second", *(f"{epsilon:g}" for epsilon in found[0].epsilons))
+        tables.append(Table(PAIRS, columns, tuple(pairs)))
     rows = [
         (each.name, attack, f"{held.found} of {held.images}", length(held.mean), length(held.median))
         for each in found
@@ -51,6 +56,26 @@ def attack_tables(found: Sequence[Attacked]) -> list[Table]:
     ]
     columns = ("network", "attack", "found", "mean L2", "median L2")
     return [*tables, *([Table("The nearest adversarial images", columns, tuple(rows))] if rows else [])]
+
+
+PAIRS = (
+    "Images that an attack breaks in the first network alone : in the second alone (how likely chance splits them so "
+    "unevenly, by McNemar's exact test)"
+)
+
+
+def comparable(one: Attacked, other: Attacked) -> bool:
+    """Whether it is known which images each ε broke in both, and these are the same images."""
+    return bool(one.broken and other.broken) and (one.images, one.epsilons) == (other.images, other.epsilons)
+
+
+def pair_row(one: Attacked, other: Attacked) -> tuple[str, ...]:
+    """By ε, how many images any attack broke in one of two networks alone."""
+    cells = []
+    for first, second in zip(map(set, one.broken), map(set, other.broken), strict=True):
+        alone = (len(first - second), len(second - first))
+        cells.append(f"{alone[0]} : {alone[1]} ({mcnemar(*alone):.3f})")
+    return (f"{one.name} · {other.name}", *cells)
 
 
 def told_apart(found: Sequence[Attacked]) -> list[Attacked]:

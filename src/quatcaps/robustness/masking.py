@@ -63,7 +63,7 @@ def signs_of_masking(
     signs = [
         zero_gradients(trial),
         large_epsilon(trial, effort),
-        growing(by_pgd, epsilons),
+        *([growing(by_pgd, epsilons)] if len(epsilons) > 1 else []),
         largest("one step", "FGSM", by_pgd, known["fgsm"], epsilons),
         beyond(
             "more steps",
@@ -111,7 +111,7 @@ def large_epsilon(trial: Trial, effort: Effort) -> Sign:
 def growing(masks: Sequence[Tensor], epsilons: Sequence[float]) -> Sign:
     """The error must not fall where ε grows."""
     percents = [100 * float(mask.float().mean()) for mask in masks]
-    fall = max((before - after for before, after in pairwise(percents)), default=0.0)
+    fall = max(before - after for before, after in pairwise(percents))
     if fall <= 0:
         words = f"the error under PGD does not fall from ε = {epsilons[0]:g} to {epsilons[-1]:g}"
     else:

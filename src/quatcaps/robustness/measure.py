@@ -53,6 +53,7 @@ class Attacked:
     transfer: dict[str, tuple[Rate, ...]] = field(default_factory=dict)  # by the network that examples were made on
     signs: tuple[Sign, ...] = ()
     checkpoint: str = ""  # best or last, where a run keeps both
+    broken: tuple[tuple[int, ...], ...] = ()  # by ε: the numbers of the images that any of the attacks broke
 
     def success(self, rate: Rate) -> float:
         """In %: of the images that were classified correctly, those that an attack broke."""
@@ -76,6 +77,7 @@ class Attacked:
             "clean": rate(self.clean),
             "attacks": {name: curve(rates) for name, rates in self.within.items()},
             "strongest": curve(self.strongest) if self.within else [],
+            "broken": [" ".join(map(str, numbers)) for numbers in self.broken],
             "nearest": {name: vars(each) for name, each in self.nearest.items()},
             "transfer": {name: curve(rates) for name, rates in self.transfer.items()},
             "masking": [vars(each) for each in self.signs],
@@ -104,6 +106,7 @@ class Attacked:
             transfer=rates(value["transfer"]),
             signs=tuple(Sign(**each) for each in value["masking"]),
             checkpoint=value.get("checkpoint") or "",
+            broken=tuple(tuple(map(int, numbers.split())) for numbers in value.get("broken", [])),
         )
 
 
@@ -177,6 +180,7 @@ def attack(
         transfer={name: tuple(map(rate_of, masks)) for name, masks in carried.items()},
         signs=tuple(signs),
         checkpoint=trained.checkpoint,
+        broken=tuple(tuple(mask.nonzero().flatten().tolist()) for mask in together),
     )
 
 

@@ -18,7 +18,7 @@ from quatcaps.files import explained, read_json, write_json
 
 class Unfinished:
     """Values by name, as JSON has them, in a file of the folder whose name tells what was asked for; one that was
-    damaged or edited is begun anew."""
+    damaged or edited is begun anew. Of two attacks that share a file each keeps its own and leaves the other's."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -31,13 +31,11 @@ class Unfinished:
         return self.folder / f"attack-{self.of[:12]}-unfinished.json"
 
     def begin(self, of: str) -> Unfinished:
-        """What was found before of what is asked for, which `of` is a digest of."""
+        """What was found before of what is asked for, which `of` is a digest of. It is written at once: better an error
+        now than after hours of attacks."""
         self.of = of
-        with suppress(QuatcapsError), explained(f"look for {self.path}"):
-            earlier = read_json(self.path, "what attacks found") if self.path.exists() else {}
-            found = earlier.get("found")
-            if earlier.get("of") == of and isinstance(found, dict) and earlier.get("digest") == digest_of(found):
-                self.found = found
+        self.found = self._read()
+        self._write(self.found)
         return self
 
     def __contains__(self, name: str) -> bool:
@@ -45,22 +43,30 @@ class Unfinished:
 
     def once(self, name: str, find: Callable[[], Any]) -> Any:
         """What was found before, or is found now, and kept."""
-        self.asked_for.add(name)
         if name not in self.found:
             self.found[name] = find()
-            self._write()
+        self.asked_for.add(name)
+        self._write({**self._read(), **{name: self.found[name] for name in self.asked_for}})
         return self.found[name]
 
     def finish(self) -> None:
         """Forgets what was asked for: it stands elsewhere now. What another call began with other attacks stays."""
-        self.found = {name: value for name, value in self.found.items() if name not in self.asked_for}
-        if self.found:
-            self._write()
+        left = {name: value for name, value in self._read().items() if name not in self.asked_for}
+        if left:
+            self._write(left)
         elif self.of:
             self.path.unlink(missing_ok=True)
 
-    def _write(self) -> None:
-        write_json(self.path, {"of": self.of, "digest": digest_of(self.found), "found": self.found})
+    def _read(self) -> dict[str, Any]:
+        with suppress(QuatcapsError), explained(f"look for {self.path}"):
+            earlier = read_json(self.path, "what attacks found") if self.path.exists() else {}
+            found = earlier.get("found")
+            if earlier.get("of") == self.of and isinstance(found, dict) and earlier.get("digest") == digest_of(found):
+                return found
+        return {}
+
+    def _write(self, found: Mapping[str, Any]) -> None:
+        write_json(self.path, {"of": self.of, "digest": digest_of(found), "found": found})
 
 
 def asked(request: Mapping[str, Any], tensors: Iterable[Tensor]) -> str:
