@@ -25,7 +25,7 @@ import numpy as np
 from quatcaps.console import standard_output
 from quatcaps.files import write_json
 from quatcaps.paper import evidence_statistics
-from quatcaps.paper.evidence_statistics import Estimate, Sample, difference_of, mean_of
+from quatcaps.paper.evidence_statistics import Estimate, Numbers, Sample, difference_of, mean_of
 from quatcaps.report.tables import Table
 
 TOYS = tuple(f"{name} {number}" for name in ("animal", "human", "airplane", "truck", "car") for number in range(5))
@@ -73,14 +73,34 @@ class OfImages:
 
     def drawn(self, seeds: int, random: np.random.Generator) -> tuple[Sample, Sample]:
         """The errors of two systems that are equally good."""
-        hard = 0.3 + 0.4 * random.beta(0.3, 0.7, self.images)
+        hard = self.shared(random)
         systems = []
         for _ in range(2):
-            chances = hard + random.uniform(-self.own, self.own, self.images)
-            by_seed = chances + random.uniform(-self.seeds, self.seeds, (seeds, 1))
+            chances = self.changed(hard, random.uniform(-self.own, self.own, self.images))
+            by_seed = self.changed(chances, random.uniform(-self.seeds, self.seeds, (seeds, 1)))
             wrong = random.random((seeds, self.images)) < by_seed
-            systems.append(Sample(wrong.astype(float), np.ones(self.images), ("images",)))
+            systems.append(Sample(wrong.astype(float), np.ones(self.images), ("images",), by_image=True))
         return systems[0], systems[1]
+
+    def shared(self, random: np.random.Generator) -> Numbers:
+        return 0.3 + 0.4 * random.beta(0.3, 0.7, self.images)
+
+    def changed(self, chances: Numbers, by: Numbers) -> Numbers:
+        return chances + by
+
+
+@dataclass(frozen=True)
+class OfEasyImages(OfImages):
+    """As digits are: nearly all chances are nearly 0, a few up to one half, more or less a part of themselves."""
+
+    images: int = 10_000
+    mean: float = 50 * 0.01 / 1.01
+
+    def shared(self, random: np.random.Generator) -> Numbers:
+        return 0.5 * random.beta(0.01, 1, self.images)
+
+    def changed(self, chances: Numbers, by: Numbers) -> Numbers:
+        return chances * (1 + by)
 
 
 WORLDS: Mapping[str, Chance | OfImages] = {
@@ -92,6 +112,7 @@ WORLDS: Mapping[str, Chance | OfImages] = {
     "images, mostly seeds": OfImages(0.02, 0.04),
     "images, mostly cells": OfImages(0.02, 0.005),
     "images, all alike": OfImages(0.28, 0.02),
+    "easy images": OfEasyImages(0.5, 0.1),
 }
 SEEDS = (3, 5, 10)
 

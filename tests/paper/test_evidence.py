@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import math
+import time
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -14,7 +15,7 @@ from made_up import leave, made_up
 from rich.console import Console
 
 from quatcaps.models import build, parameter_count
-from quatcaps.paper import evidence_rates
+from quatcaps.paper import evidence_rates, work
 from quatcaps.paper.collection import Entry, collect
 from quatcaps.paper.cost import Cost, Times, cost_of
 from quatcaps.paper.evidence_lines import compared, matched, searches
@@ -34,11 +35,13 @@ from quatcaps.paper.evidence_statistics import Estimate
 from quatcaps.paper.evidence_tables import evidence_notes, match_table, pair_verdict, rate_table, together_table
 from quatcaps.paper.evidence_toys import toy_table
 from quatcaps.paper.miniature import quick
+from quatcaps.paper.record import RunRecord
 from quatcaps.paper.reproduce import Request, select
 from quatcaps.paper.rows import ROWS
 from quatcaps.paper.stopping import NEVER
 from quatcaps.paper.tables import page
 from quatcaps.paper.work import DONE, NONE, Job, Place, in_order, perform, state
+from quatcaps.paper.workers import is_done
 from quatcaps.training.measure import Rate
 from quatcaps.training.start import checked
 
@@ -163,18 +166,61 @@ def test_runs_of_table_2_with_the_same_settings_are_not_trained_again(tmp_path: 
     assert ROWS[f"{STRICT}/qcn/best"].twin == "", "no errors by toy there"
 
 
-def test_runs_of_table_2_that_cannot_be_paired_stand_in_tables_and_are_trained_again(tmp_path: Path) -> None:
+def telling(record: RunRecord) -> RunRecord:
+    """The same record, which says which images are misclassified."""
+    missed = {"test": tuple(range(record.final["test"].errors))}
+    return replace(record, by_toy={}, digests={"test": "of all"}, missed=missed)
+
+
+def test_runs_that_cannot_be_paired_stand_in_tables_and_are_trained_again_where_that_is_asked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Records of its own and of Table II alike; what was trained since is left alone, whatever it says."""
     row, other = ROWS["evidence-mnist/qcn/best"], ROWS["mnist/qcn/best"]
-    found = replace(made_up(other, 0, epochs=160), by_toy={})
-    leave(tmp_path, found)
-    leave(
-        tmp_path,
-        replace(found, seed=1, config=row.config(1), missed={"test": tuple(range(found.final["test"].errors))}),
-    )
-    place = Place(tmp_path, tmp_path)
-    assert [state(Job(row, seed), place) for seed in range(2)] == [NONE, DONE]
+    mute = [replace(made_up(other, seed, epochs=160), by_toy={}) for seed in range(4)]
+    leave(tmp_path, mute[0])
+    leave(tmp_path, telling(mute[1]))
+    leave(tmp_path, replace(mute[2], key=row.key))
+    leave(tmp_path, replace(telling(replace(mute[3], key=row.key)), digests={}))
+    nothing = replace(made_up(other, 4, epochs=160), by_toy={}, final={"test": Rate(0, 10_000)}, digests={"test": "x"})
+    leave(tmp_path, nothing)
+    place, jobs = Place(tmp_path, tmp_path), [Job(row, seed) for seed in range(5)]
+    assert [state(job, place) for job in jobs] == [DONE] * 5
     (entry,), _ = collect([row], tmp_path)
-    assert [record.seed for record in entry.records] == [0, 1]
+    assert [record.seed for record in entry.records] == [*range(5)]
+    assert perform(jobs, place, Console(quiet=True), NEVER).before == jobs
+    monkeypatch.setattr(
+        work,
+        "train",
+        lambda job, place, *_, **__: leave(
+            place.output, replace(mute[job.seed % 4], key=row.key, seed=job.seed, config=row.config(job.seed))
+        ),
+    )
+    now = time.time() + 60
+    assert [job.seed for job in jobs if not is_done(job, place, now)] == [0, 2, 3]
+    summary = perform(jobs, place, Console(quiet=True), NEVER, again=True, since=now)
+    assert [job.seed for job in summary.trained] == [0, 2, 3]
+    assert perform(jobs, place, Console(quiet=True), NEVER, again=True, since=now - 3600).before == jobs
+    search = next(row for row in EVIDENCE if row.recipe == SEARCH)
+    leave(tmp_path, made_up(search, epochs=search.config(0).epochs))
+    assert is_done(Job(search, 0), place, now), "its images were held out: there is nothing to pair"
+    assert [row for row in ROWS.values() if row.paired] == COMPARED
+
+
+def test_seeds_that_say_nothing_are_left_out_where_others_do(tmp_path: Path) -> None:
+    """With them all would be compared by seeds alone, and be far too sure."""
+    row = ROWS["evidence-azimuth-strict/qcn/best"]
+    records = [made_up(row, seed) for seed in range(4)]
+    entry = Entry(row, (replace(records[0], by_toy={}), *records[1:]))
+    (line,) = compared([entry])["azimuth-strict"]
+    assert line.seeds == 3
+    assert line.means == compared([Entry(row, tuple(records[1:]))])["azimuth-strict"][0].means
+    notes = evidence_notes(compared([entry]))
+    assert [note for note in notes if "are left out" in note and note.endswith("do: Azimuth, strict (QCN).")]
+    assert [note for note in notes if note.startswith("`--again` measures")]
+    few = compared([Entry(row, (records[0], *(replace(each, by_toy={}) for each in records[1:])))])["azimuth-strict"]
+    assert few[0].seeds == 4, "by seeds alone, as there are too few others"
+    assert few[0].means["novel"].seeds_alone
 
 
 def test_notes_name_who_is_compared_by_seeds_alone() -> None:
@@ -188,6 +234,11 @@ def test_notes_name_who_is_compared_by_seeds_alone() -> None:
     assert [note for note in notes if "say nothing of other images: MNIST (QCN)." in note]
     lines = compared([Entry(qcn, tuple(records[0][:2])), Entry(cnn, tuple(told))])
     assert not [note for note in evidence_notes(lines) if "over seeds alone" in note and "do not say" in note]
+    elsewhere = [replace(telling(each), digests={"test": "others"}) for each in records[0]]
+    lines = compared([Entry(qcn, tuple(elsewhere)), Entry(cnn, tuple(told))])
+    assert not lines["mnist"][1].means["test"].seeds_alone
+    assert lines["mnist"][1].differences["test"].seeds_alone, "of other images"
+    assert [note for note in evidence_notes(lines) if "say nothing of other images: MNIST (CNN)." in note]
 
 
 def test_after_more_epochs_there_is_no_match(tmp_path: Path) -> None:

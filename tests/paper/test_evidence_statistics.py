@@ -18,6 +18,7 @@ from quatcaps.paper.evidence_statistics import (
     difference_of,
     difference_of_means,
     drawn_counts,
+    estimate,
     freedom,
     mean_of,
     of_percents,
@@ -26,6 +27,7 @@ from quatcaps.paper.evidence_statistics import (
 )
 from quatcaps.paper.rows import ROWS
 from quatcaps.report.intervals import of_mean, quantile
+from quatcaps.training.measure import Rate
 
 TOYS = tuple(f"{name} {number}" for name in ("animal", "car", "human", "plane", "truck") for number in range(5))
 IMAGES = np.full(25, 400.0)
@@ -158,7 +160,12 @@ def test_systems_on_other_toys_are_compared_by_their_seeds() -> None:
 
 def images(random: np.random.Generator, seeds: int, chances: NDArray[np.float64]) -> Sample:
     """Of networks that misclassify each image with some probability."""
-    return Sample((random.random((seeds, len(chances))) < chances).astype(float), np.ones(len(chances)), ("digest",))
+    return Sample(
+        (random.random((seeds, len(chances))) < chances).astype(float),
+        np.ones(len(chances)),
+        ("digest",),
+        by_image=True,
+    )
 
 
 def test_the_variance_over_seeds_and_images_is_that_of_a_crossed_design() -> None:
@@ -195,8 +202,48 @@ def test_images_that_both_systems_find_hard_do_not_blur_their_difference() -> No
     paired, apart = difference_of(first, second), [mean_of(first), mean_of(second)]
     assert width(by_seeds_alone(first, second)) < width(paired) < 0.75 * math.hypot(*map(width, apart))
     assert difference_of(second, first).mean == pytest.approx(-paired.mean)
-    elsewhere = Sample(second.errors, second.images, ("another digest",))
+    elsewhere = replace(second, toys=("another digest",))
     assert difference_of(first, elsewhere) == by_seeds_alone(first, second)
+
+
+def by_loops(found: Sample) -> tuple[float, float, float]:
+    """The variance of the mean by seeds, by images, and by what changes with both, from mean squares; in points²."""
+    errors, (seeds, count), mean = 100 * found.errors, found.errors.shape, 100 * found.errors.mean()
+    rows, columns = errors.mean(1), errors.mean(0)
+    left = ((errors - rows[:, None] - columns + mean) ** 2).sum() / ((seeds - 1) * (count - 1))
+    return rows.var(ddof=1) / seeds, columns.var(ddof=1) / count, left / (seeds * count)
+
+
+def test_differences_of_unequal_numbers_of_seeds_and_of_two_experiments() -> None:
+    """Each system's cells count once, with the square of its weight."""
+    random = np.random.default_rng(23)
+    first, second = images(random, 3, np.linspace(0, 0.5, 80)), images(random, 5, np.linspace(0, 0.5, 80))
+    of_seeds, _, cells = zip(by_loops(first), by_loops(second), strict=True)
+    apart = 100 * (first.errors.mean(0) - second.errors.mean(0))
+    of_images = apart.var(ddof=1) / 80 - sum(cells)
+    assert of_images > 0
+    free = freedom([*of_seeds, of_images], [2, 4, 79])
+    expected = 2 * quantile(free) * math.sqrt(sum(of_seeds) + of_images)
+    assert width(difference_of(first, second)) == pytest.approx(expected)
+    once, twice = difference_of(first, second), difference_of_means([first, first], [second, second])
+    drawn = zip(*(by_loops(each) for each in (first, first, second, second)), strict=True)
+    halved = [sum(each) / 4 for each in drawn]
+    of_images = max(0.0, apart.var(ddof=1) / 80 - halved[2])
+    free = freedom(
+        [*(each / 4 for each in (of_seeds[0], of_seeds[0], of_seeds[1], of_seeds[1])), of_images], [2, 2, 4, 4, 79]
+    )
+    assert twice.mean == pytest.approx(once.mean)
+    assert width(twice) == pytest.approx(2 * quantile(free) * math.sqrt(halved[0] + of_images))
+
+
+def test_what_images_add_is_never_less_than_nothing() -> None:
+    """Where cells happen to explain more than there is, seeds are what is left."""
+    found = Sample(np.array([[1, 0, 1, 0], [0, 1, 1, 0], [1, 1, 0, 1.0]]), np.ones(4), ("digest",), by_image=True)
+    of_seeds, of_images, cells = by_loops(found)
+    assert of_images < cells
+    assert width(replace(mean_of(found), low=estimate([found]).low)) == pytest.approx(
+        2 * quantile(2) * math.sqrt(of_seeds)
+    )
 
 
 @pytest.mark.parametrize("seeds", [3, 5])
@@ -222,14 +269,17 @@ def test_samples_of_records_by_image() -> None:
     assert found.errors.shape == (3, 10_000)
     assert found.errors[2, :3].tolist() == [0, 0, 1]
     assert found.percents.tolist() == pytest.approx([each.final["test"].percent for each in bare])
-    for other in (bare[0], replace(told[0], digests={"test": "another"}), replace(told[0], digests={})):
+    none = replace(told[0], final={"test": Rate(0, 10_000)}, missed={})
+    assert sample_of([none, *told[1:]], "test").by_image, "no errors are of no images"  # type: ignore[union-attr]
+    fewer = replace(told[0], final={"test": Rate(told[0].final["test"].errors, 9_999)})
+    for other in (bare[0], replace(told[0], digests={"test": "another"}), replace(told[0], digests={}), fewer):
         fallen = sample_of([other, *told[1:]], "test")
         assert fallen is not None
         assert fallen.toys == (WHOLE,)
 
 
 def test_few_seeds_have_no_interval() -> None:
-    assert mean_of(of_percents([1.0, 3.0])) == Estimate(2.0, None, None)
+    assert mean_of(of_percents([1.0, 3.0])) == Estimate(2.0, None, None, seeds_alone=True)
     assert difference_of(of_percents([1.0, 3.0]), of_percents([1.0, 1.5, 2.0])).low is None
     assert Estimate(2.0, None, None).sign == 0
     assert mean_of(of_percents([1.0, 2.0, 3.0])).low is not None
@@ -268,5 +318,13 @@ def test_rounding_is_no_difference() -> None:
     """The same errors in every seed of both: means that differ in their last bits."""
     found = difference_of(of_percents([0.3] * 3), of_percents([0.3] * 10))
     assert (found.mean, found.sign, found.chance) == (0.0, 0, 1.0)
+
+
+def test_nothing_follows_from_seeds_that_happen_to_have_as_many_errors() -> None:
     found = difference_of(of_percents([0.4] * 3), of_percents([0.3] * 10))
-    assert (found.sign, found.chance) == (1, 0.0)
+    assert found == Estimate(found.mean, None, None, seeds_alone=True)
+    assert found.sign == 0
+    errors = np.zeros((3, 100))
+    assert mean_of(Sample(errors, np.ones(100), ("digest",), by_image=True)).low is None, "or none at all"
+    errors[:, :4] = 1
+    assert mean_of(Sample(errors, np.ones(100), ("digest",), by_image=True)).low is not None, "other images have others"

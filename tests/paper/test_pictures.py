@@ -15,7 +15,7 @@ from matplotlib.figure import Figure
 
 from pictures import legend_of, smallest_letters
 from quatcaps.paper.collection import Entry, collect
-from quatcaps.paper.evidence_figures import measured
+from quatcaps.paper.evidence_figures import draw_evidence, measured
 from quatcaps.paper.evidence_lines import compared
 from quatcaps.paper.figures import draw
 from quatcaps.paper.rows import ROWS, TABLES
@@ -131,6 +131,13 @@ def test_an_experiment_of_one_system_has_no_panel() -> None:
     lines = compared([*entries, Entry(ROWS[f"evidence-{keys[3]}"])])
     assert [*measured(lines)] == ["azimuth-strict"]
     assert measured(compared(entries[2:])).keys() == lines.keys(), "what is to come, where nothing can be compared"
+
+
+def test_the_first_record_of_a_dataset_without_toys_is_drawn(tmp_path: Path) -> None:
+    """Alone in its experiment, with nothing in any other."""
+    row = ROWS["evidence-mnist/qcn/best"]
+    draw_evidence(compared([Entry(row, (made_up(row),)), Entry(ROWS["evidence-svhn/cnn"])]), tmp_path / "evidence.png")
+    assert {path.name for path in tmp_path.iterdir()} == {"evidence.png", "evidence-datasets.png"}
 
 
 def test_letters_can_be_read_at_the_width_of_a_page(drawn: dict[str, Figure]) -> None:

@@ -145,6 +145,11 @@ def test_errors_by_toy_are_the_final_ones(tmp_path: Path) -> None:
         read_record(leave(tmp_path, replace(record, by_toy=other)))
 
 
+def test_misclassified_images_of_what_was_not_measured_are_an_error(tmp_path: Path) -> None:
+    with pytest.raises(QuatcapsError, match="names 2 misclassified novel images"):
+        read_record(leave(tmp_path, replace(IMAGES, missed={**IMAGES.missed, "novel": (0, 1)})))
+
+
 IMAGES = replace(made_up(ROWS["mnist/cnn"]), by_toy={}, final={"test": Rate(3, 10)}, missed={"test": (0, 4, 9)})
 
 

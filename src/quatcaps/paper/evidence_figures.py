@@ -48,7 +48,8 @@ def draw_evidence(lines: Lines, path: Path) -> None:
         differences = path.with_name(f"{path.stem}-differences{path.suffix}")
         _draw_on_toys(of_toys, differences, draw_differences, POINTS, difference_handles())
     others = measured({name: lines[name] for name in OTHERS})
-    if any(line.samples for members in others.values() for line in members):
+    others = {name: members for name, members in others.items() if any(line.samples for line in members)}
+    if others:
         _draw_datasets(others, path.with_name(f"{path.stem}-datasets{path.suffix}"))
 
 

@@ -39,7 +39,8 @@ class Line:
 
     @property
     def seeds(self) -> int:
-        return len(self.entry.records)
+        """How many are compared."""
+        return max((len(sample.errors) for sample in self.samples.values()), default=0)
 
 
 def compared(entries: Sequence[Entry]) -> dict[str, list[Line]]:

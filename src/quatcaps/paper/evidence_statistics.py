@@ -53,12 +53,12 @@ Numbers = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Sample:
-    """The errors of one system, seed by seed and toy by toy, or image by image; `toys` as `class number`, or what all
-    images are of together."""
+    """The errors of one system, seed by seed and toy by toy, or `by_image`."""
 
-    errors: Numbers  # (seeds, toys), counts
-    images: Numbers  # (toys,), counts
-    toys: tuple[str, ...]  # one: `WHOLE`, or the digest of the images
+    errors: Numbers  # (seeds, toys or images), counts
+    images: Numbers  # (toys or images,), counts
+    toys: tuple[str, ...]  # as `class number`; by image the digest of all; of seeds alone `WHOLE`
+    by_image: bool = False
 
     @property
     def percents(self) -> Numbers:
@@ -66,29 +66,34 @@ class Sample:
         return 100 * self.errors.sum(1) / self.images.sum()
 
     @property
-    def by_image(self) -> bool:
-        return len(self.images) > len(self.toys)
+    def seeds_alone(self) -> bool:
+        return self.toys == (WHOLE,)
 
     @property
     def has_toys(self) -> bool:
-        return self.toys != (WHOLE,) and not self.by_image
+        return not (self.seeds_alone or self.by_image)
 
     @property
-    def classes(self) -> list[str]:
-        """(toys,): within which toys, or images, are drawn."""
-        return list(self.toys) * len(self.images) if self.by_image else [class_of(toy) for toy in self.toys]
+    def classes(self) -> NDArray[np.intp]:
+        """(toys or images,): numbers of the classes within which they are drawn."""
+        if self.by_image:
+            return np.zeros(len(self.images), dtype=np.intp)
+        names = [class_of(toy) for toy in self.toys]
+        return np.array([names.index(name) for name in names], dtype=np.intp)
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """A mean in %, or a difference in percentage points, with its interval where seeds are enough. chance: that a mean
-    of 0 would be so far from it, as Student's t has it."""
+    """A mean in %, or a difference in percentage points, with its interval where seeds are enough and differ. chance:
+    that a mean of 0 would be so far from it, as Student's t has it. seeds_alone: the interval says nothing of other
+    toys or images."""
 
     mean: float
     low: float | None
     high: float | None
     toys: int = 0
     chance: float = 1.0
+    seeds_alone: bool = False
 
     @property
     def sign(self) -> int:
@@ -102,10 +107,14 @@ def sample_of(records: Sequence[RunRecord], name: str) -> Sample | None:
     """The errors of some seeds on `test` or `novel` images; None where there are none.
 
     Toys count where every record has the same ones, and single images where every record says which were misclassified.
+    Records that say neither are left out where enough others do: with one of them all would be compared by seeds alone,
+    which are far too sure of themselves.
     """
     records = [record for record in records if name in record.final]
     if not records:
         return None
+    telling = [record for record in records if record.tells(name)]
+    records = telling if len(telling) >= FEWEST else records
     by_toy = [record.by_toy.get(name, {}) for record in records]
     images = [{toy: rate.images for toy, rate in found.items()} for found in by_toy]
     if not images[0] or any(each != images[0] for each in images):
@@ -118,12 +127,12 @@ def sample_of(records: Sequence[RunRecord], name: str) -> Sample | None:
 def sample_by_image(records: Sequence[RunRecord], name: str) -> Sample | None:
     """The same image by image; None unless every record has that, of the same images."""
     (digest, count), *others = {(record.digests.get(name, ""), record.final[name].images) for record in records}
-    if others or not digest or any(record.final[name].errors and name not in record.missed for record in records):
+    if others or not all(record.tells(name) for record in records):
         return None
     errors = np.zeros((len(records), count))
     for row, record in zip(errors, records, strict=True):
         row[list(record.missed.get(name, ()))] = 1
-    return Sample(errors, np.ones(count), (digest,))
+    return Sample(errors, np.ones(count), (digest,), by_image=True)
 
 
 def of_percents(percents: Sequence[float]) -> Sample:
@@ -152,14 +161,15 @@ def difference_of_means(ones: Sequence[Sample], others: Sequence[Sample]) -> Est
 
 
 def estimate(samples: Sequence[Sample], weights: Sequence[float] = (1.0,)) -> Estimate:
-    """Of the sum of their means times these weights; no interval where one has fewer than `FEWEST` seeds."""
+    """Of the sum of their means times these weights; no interval where one has fewer than `FEWEST` seeds, or where all
+    happen to have as many errors, of which nothing follows."""
     weighted = tuple(zip(weights, samples, strict=True))
     mean = sum(weight * float(each.percents.mean()) for weight, each in weighted)
     mean = 0.0 if abs(mean) < ROUNDING else mean
     seeds, classes = [len(each.errors) for each in samples], samples[0].classes
-    count = len(classes) if samples[0].has_toys else 0
+    unsure = Estimate(mean, None, None, len(classes) if samples[0].has_toys else 0, seeds_alone=samples[0].seeds_alone)
     if min(seeds) < FEWEST:
-        return Estimate(mean, None, None, count)
+        return unsure
     cells = sum(weight**2 * variance_of_cells(each) for weight, each in weighted)
     of_seeds = [weight**2 * float(each.percents.var(ddof=1)) / len(each.errors) for weight, each in weighted]
     if samples[0].by_image:
@@ -169,12 +179,12 @@ def estimate(samples: Sequence[Sample], weights: Sequence[float] = (1.0,)) -> Es
         of_both, of_toys_and_cells = resampled_variances(weighted)
         of_toys = max(0.0, of_toys_and_cells - cells)
         variance = max(of_both - 2 * cells, sum(of_seeds))
-    freedoms = [*(seed - 1 for seed in seeds), len(classes) - len(set(classes))]
-    deviation = math.sqrt(variance) if variance > ROUNDING**2 else 0.0
-    free = freedom([*of_seeds, of_toys], freedoms)
+    if variance <= ROUNDING**2:
+        return unsure
+    freedoms = [*(seed - 1 for seed in seeds), len(classes) - len(np.unique(classes))]
+    deviation, free = math.sqrt(variance), freedom([*of_seeds, of_toys], freedoms)
     half = quantile(free) * deviation
-    far = mean / deviation if deviation else math.copysign(math.inf, mean) if mean else 0.0
-    return Estimate(mean, mean - half, mean + half, count, chance(far, free))
+    return replace(unsure, low=mean - half, high=mean + half, chance=chance(mean / deviation, free))
 
 
 def resampled_variances(weighted: Sequence[tuple[float, Sample]]) -> tuple[float, float]:
@@ -198,9 +208,9 @@ def variance_of_cells(sample: Sample) -> float:
     """Of the mean over seeds, in points², by what changes with seed and toy at once: what seeds and the toys of a
     class, added up, leave unexplained."""
     parts, seeds = 100 * sample.errors / sample.images.sum(), len(sample.errors)
-    classes, variance = np.array(sample.classes), 0.0
-    for name in dict.fromkeys(classes):
-        cells = parts[:, classes == name]
+    classes, variance = sample.classes, 0.0
+    for number in np.unique(classes):
+        cells = parts[:, classes == number]
         toys = cells.shape[1]
         if toys > 1:
             left = cells - cells.mean(0) - cells.mean(1, keepdims=True) + cells.mean()

@@ -3,7 +3,7 @@ errors by toy, the match, and the search of learning rates."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from quatcaps.paper.collection import Entry
 from quatcaps.paper.evidence_lines import Line, Pair, label, longer, matched, measured_in, paired, searches, together
@@ -12,13 +12,15 @@ from quatcaps.paper.evidence_rows import (
     AFTER_MORE,
     CONTENDERS,
     EXPERIMENTS,
+    REFERENCE,
     TOGETHER,
     Experiment,
     default_rate,
     experiment_of,
     given,
+    system_of,
 )
-from quatcaps.paper.evidence_statistics import RESAMPLES, WHOLE, Estimate, mean_of, of_percents
+from quatcaps.paper.evidence_statistics import RESAMPLES, Estimate, mean_of, of_percents
 from quatcaps.paper.evidence_toys import toy_table
 from quatcaps.paper.matching import REFERENCES
 from quatcaps.report.intervals import by_holm
@@ -37,8 +39,9 @@ NOTES = (
     "all experiments; for pooled azimuths `best` has a coarse one of 66K parameters, which stands beside it.",
     "At the end of training: error in %, the mean over seeds with its 95% interval; no epoch is chosen. Intervals: "
     f"Student's t times the deviation of {RESAMPLES:,} resamples of seeds and, within each class, of toys, in which "
-    "what changes with both at once counts once; where images show no toys, that of seeds and images. Differences are "
-    "paired by toy, or by image: both systems are measured on what is drawn, each with seeds of its own. Verdict: "
+    "what changes with both at once counts once; where images show no toys, times that over seeds and images, by a "
+    "formula. Differences are paired by toy, or by image: both systems are measured on the same ones, each with seeds "
+    "of its own. Verdict: "
     "of novel (else test) images, whether that interval excludes 0; with many comparisons some will by chance. Pooled "
     "toys were trained on, from other viewpoints. docs/evidence.md has the method.",
     f"Marked{MARK}: fewer than {FEW} seeds, too few to settle anything; of fewer than three there is no interval.",
@@ -79,27 +82,44 @@ def is_begun(lines: Sequence[Line]) -> bool:
 
 
 def evidence_notes(lines: Mapping[str, Sequence[Line]]) -> tuple[str, ...]:
-    """What there is to say of the tables, which systems are compared by seeds alone, and which experiments have no
-    run."""
+    """What there is to say of the tables, which systems are compared by seeds alone or with fewer seeds, and which
+    experiments have no run."""
     notes = list(NOTES)
-    whole = [
-        f"{EXPERIMENTS[name].title} ({' · '.join(systems)})"
-        for name, found in lines.items()
-        if (systems := [label(line.entry.row) for line in found if is_whole(line)])
-    ]
-    if whole:
+    if whole := told_systems(lines, by_seeds_alone):
         notes.append(
-            "Of these systems records do not say which images or toys they misclassify: their intervals, and those of "
-            f"differences from them, are over seeds alone, and say nothing of other images: {'; '.join(whole)}."
+            "Of these systems records do not say which images or toys they misclassify, or they are of others than "
+            "QCN's: intervals of theirs, or of differences from them, are over seeds alone, and say nothing of other "
+            f"images: {whole}."
         )
+    if fewer := told_systems(lines, fewer_seeds):
+        notes.append(f"Some seeds of these are left out, as their records do not say it and others do: {fewer}.")
+    if whole or fewer:
+        notes.append("`--again` measures such runs again, or trains them where `--work` does not have them.")
     if titles := [EXPERIMENTS[name].title for name, found in lines.items() if not is_begun(found)]:
         notes.append(f"Without a run yet: {'; '.join(titles)}.")
     return tuple(notes)
 
 
-def is_whole(line: Line) -> bool:
-    """Whether it has intervals, and they are over seeds alone."""
-    return any(sample.toys == (WHOLE,) and line.means[name].low is not None for name, sample in line.samples.items())
+def told_systems(lines: Mapping[str, Sequence[Line]], chosen: Callable[[Sequence[Line]], list[Line]]) -> str:
+    """The systems of which something is so, by experiment."""
+    found = {name: " · ".join(label(line.entry.row) for line in chosen(members)) for name, members in lines.items()}
+    return "; ".join(f"{EXPERIMENTS[name].title} ({systems})" for name, systems in found.items() if systems)
+
+
+def by_seeds_alone(lines: Sequence[Line]) -> list[Line]:
+    """The systems that have such intervals: of their own, or of their difference from a QCN that has not."""
+    own = [line for line in lines if has_seeds_alone(line.means)]
+    if any(system_of(line.entry.row) == REFERENCE for line in own):
+        return own
+    return [line for line in lines if line in own or has_seeds_alone(line.differences)]
+
+
+def has_seeds_alone(found: Mapping[str, Estimate]) -> bool:
+    return any(each.seeds_alone and each.low is not None for each in found.values())
+
+
+def fewer_seeds(lines: Sequence[Line]) -> list[Line]:
+    return [line for line in lines if len(line.entry.records) > line.seeds]
 
 
 def end_table(experiment: Experiment, lines: Sequence[Line]) -> Table:

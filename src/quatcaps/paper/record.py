@@ -9,6 +9,8 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from quatcaps.bench.machine import usual_name
 from quatcaps.data.imageset import ImageSet
 from quatcaps.data.splits import Experiment
@@ -70,7 +72,13 @@ class RunRecord:
     @property
     def pairs(self) -> bool:
         """Whether it can be compared with others toy by toy, or image by image."""
-        return bool(self.by_toy or self.missed)
+        return all(self.tells(name) for name in ("test", "novel") if name in self.final)
+
+    def tells(self, name: str) -> bool:
+        """Whether it says which `test` or `novel` images, or of which toys, were misclassified."""
+        if self.by_toy.get(name):
+            return True
+        return bool(self.digests.get(name)) and (name in self.missed or not self.final[name].errors)
 
     @property
     def last(self) -> Record:
@@ -115,8 +123,9 @@ def make_record(
         name: Rate(round(epochs[-1][f"{name}_error"] * len(images)), len(images))
         for name, images in experiment.measured.items()
     }
-    by_toy = {name: toys_of(run, images, device) for name, images in experiment.tests.items()}
-    missed = {name: missed_of(run, images, device) for name, images in experiment.tests.items()}
+    with torch.backends.cudnn.flags(enabled=True, deterministic=True):  # as training measured
+        by_toy = {name: toys_of(run, images, device) for name, images in experiment.tests.items()}
+        missed = {name: missed_of(run, images, device) for name, images in experiment.tests.items()}
     return RunRecord(
         key=key,
         recipe=recipe,

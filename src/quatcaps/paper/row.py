@@ -62,8 +62,12 @@ class Row:
     @property
     def matched(self) -> bool:
         """Whether runs are compared where they are equally good from familiar viewpoints."""
-        compared = "table1" in self.tables or ("evidence" in self.tables and not self.folds)
-        return self.viewpoints != "all" and self.followed and compared
+        return self.viewpoints != "all" and self.followed and ("table1" in self.tables or self.paired)
+
+    @property
+    def paired(self) -> bool:
+        """Whether runs are compared toy by toy, or image by image."""
+        return "evidence" in self.tables and not self.folds
 
     def config(self, seed: int) -> TrainingConfig:
         """What the run of that seed is told to do."""

@@ -106,20 +106,13 @@ def standing(job: Job, place: Place) -> Standing:
         if place.record(job).exists():
             record = read_record(place.record(job))
             return Standing(OTHER if differences(record.config, wanted) else DONE, record)
-        if (other := own_enough(job, place)) is not None:
+        if (other := twin_record(place.output, job.row, job.seed)) is not None:
             return Standing(DONE, other)
         if (place.folder(job) / "run.json").exists():
             return Standing(OTHER if differences(open_run(place.folder(job)).config, wanted) else STARTED)
     except QuatcapsError as error:
         return Standing(DAMAGED, problem=str(error))
     return Standing(NONE)
-
-
-def own_enough(job: Job, place: Place) -> RunRecord | None:
-    """The record of a twin for which the run need not be trained: one that has errors by toy or by image. Tables take
-    others too, where there is no record of its own."""
-    other = twin_record(place.output, job.row, job.seed)
-    return other if other is not None and other.pairs else None
 
 
 def state(job: Job, place: Place) -> str:
@@ -227,6 +220,12 @@ def train(job: Job, place: Place, console: Console, *, again: bool = False, dead
             record = trained(job, wanted, place, console, deadline)
     else:
         record = trained(job, wanted, place, console, deadline)
+    if job.row.paired and not record.pairs:
+        say(
+            console,
+            f"{job}: errors counted here are not those at its end, as another machine rounds otherwise; without errors "
+            "by toy or image it cannot be paired with others: measure it where it was trained, with --again",
+        )
     write_record(place.record(job), record)
 
 
@@ -309,28 +308,34 @@ def set_aside(folder: Path) -> None:
         folder.rename(other)
 
 
-def is_recorded_since(job: Job, place: Place, since: float | None) -> bool:
-    """Whether a record is one to keep: all are, but with `since` those of timed runs that are older."""
-    return since is None or not job.row.timed or place.record(job).stat().st_mtime >= since
+def is_kept(job: Job, place: Place, record: RunRecord, since: float | None) -> bool:
+    """Whether a run need not be trained or measured again: with `since` it is, if its record is older, and of a timed
+    run or one that cannot be paired in a table that pairs."""
+    path = place.record(job)
+    if since is None or (path.exists() and path.stat().st_mtime >= since):
+        return True
+    return not job.row.timed and (record.pairs or not job.row.paired)
 
 
 def _finished(job: Job, place: Place, since: float | None) -> bool:
-    """Whether there is nothing to do. since: what is recorded with other settings, damaged or, of timed runs, older, is
-    trained again; None: such a record is an error."""
+    """Whether there is nothing to do. since: what is recorded with other settings, damaged, or not to be kept is
+    trained again; None: a record with other settings or a damaged one is an error."""
     path, again = place.record(job), since is not None
     if not path.exists():
-        return own_enough(job, place) is not None
+        other = twin_record(place.output, job.row, job.seed)
+        return other is not None and is_kept(job, place, other, since)
     try:
-        differing = differences(read_record(path).config, job.row.config(job.seed))
+        record = read_record(path)
     except QuatcapsError as error:
         if again:
             return False
         raise QuatcapsError(f"{error}; --again replaces it") from error
+    differing = differences(record.config, job.row.config(job.seed))
     if differing and not again:
         raise QuatcapsError(
             f"{path} was made with other settings ({told(differing)}): it stays as it is; --again replaces it"
         )
-    return not differing and is_recorded_since(job, place, since)
+    return not differing and is_kept(job, place, record, since)
 
 
 def _progress(number: int, waiting: Sequence[Job], place: Place, begun: float, summary: Summary) -> str:

@@ -23,7 +23,7 @@ from quatcaps.paper.miniature import quick
 from quatcaps.paper.row import Row
 from quatcaps.paper.rows import ROWS
 from quatcaps.paper.stopping import Deadline, stopping_after
-from quatcaps.paper.work import DONE, Job, Place, Summary, is_recorded_since, perform, state
+from quatcaps.paper.work import DONE, Job, Place, Summary, is_kept, perform, standing
 from quatcaps.training.loop import RunInterruptedError
 
 SECONDS_TO_SAVE, SECONDS_BETWEEN_LOOKS = 60.0, 0.5
@@ -98,9 +98,8 @@ def perform_side_by_side(
 
 def is_done(job: Job, place: Place, since: float | None) -> bool:
     """Whether a run is recorded, and need not be trained again."""
-    if state(job, place) != DONE:
-        return False
-    return not place.record(job).exists() or is_recorded_since(job, place, since)
+    found = standing(job, place)
+    return found.state == DONE and found.record is not None and is_kept(job, place, found.record, since)
 
 
 def described(jobs: Sequence[Job], place: Place, *, since: float | None, origin: Mapping[str, Any]) -> dict[str, Any]:
