@@ -173,6 +173,13 @@ def test_what_is_told_of_robustness_was_measured() -> None:
         cells = [f"{network['parameters']:,}", *(f"{percent:.1f}" for percent in percents)]
         told.append(f"| {' | '.join(cells)} | {' | '.join(nearest_of(network))} |")
         assert not any(sign["seen"] for sign in network["masking"])
+    qcn, rotors, resnet, _ = (network["nearest"]["deepfool"] for network in photographs)
+    first, second = (f"{each['mean'] / resnet['mean']:.1f}" for each in (qcn, rotors))
+    told.append(f"{first} times as robust as the residual network and rotors {second} times")
+    first, second = (f"{each['median'] / resnet['median']:.1f}" for each in (qcn, rotors))
+    told.append(f"by medians {first} and {second}")
+    votes = [sign["words"] for network in photographs for sign in network["masking"] if sign["check"] == "votes"]
+    assert [re.findall(r"[\d.]+%", words) for words in votes] == [["3.6%"], ["0.4%"]]
     for frame, words in ((28, "a frame of 28×28"), (40, "affNIST's frame of 40×40")):
         path = RESULTS / f"attacked/qcn-mnist-{frame}/affine.json"
         (network,) = json.loads(path.read_text(encoding="utf-8"))["networks"]

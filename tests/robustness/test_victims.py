@@ -34,7 +34,7 @@ from quatcaps.robustness import (
 from quatcaps.robustness.attacks import ATTACKS, NEAREST, WITHIN, Within, check_attacks
 from quatcaps.robustness.balls import Radius
 from quatcaps.robustness.chance import Chance, Randomness
-from quatcaps.robustness.masking import in_words
+from quatcaps.robustness.masking import Sign, in_words, judged
 from quatcaps.robustness.objectives import of_scores, with_gradient
 from quatcaps.robustness.trials import Counter, Trial, pixels_of, with_effort
 from quatcaps.robustness.victims import agreement, whole_batch
@@ -391,3 +391,12 @@ def test_who_judges_computes_as_the_gradient_does(
         with torch.no_grad():
             under.trained.network(under.seen(pixels))
         assert kernels, "in evaluation they run"
+
+
+def test_one_image_of_twenty_is_not_more_than_five_percent() -> None:
+    """Nor are its float32 digits."""
+    base, more = torch.zeros(20, dtype=torch.bool), torch.arange(20) < 1
+    assert judged("votes", "it", base, more) == Sign(
+        "votes", seen=False, words="it broke 5.0% of the images beyond PGD"
+    )
+    assert judged("votes", "it", base, torch.arange(20) < 2).seen

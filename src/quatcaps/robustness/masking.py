@@ -53,7 +53,7 @@ def signs_of_masking(
         if name not in known:
             known[name] = trial.broken(name, with_effort(name, effort), epsilons)
     by_pgd = known["pgd"]
-    half = min(range(len(epsilons)), key=lambda k: abs(float(by_pgd[k].float().mean()) - 0.5))
+    half = min(range(len(epsilons)), key=lambda k: abs(percent(by_pgd[k]) - 50))
     epsilon, base = epsilons[half], by_pgd[half]
 
     def beyond(check: str, what: str, attack: str, harder: Effort) -> Sign:
@@ -82,7 +82,7 @@ def signs_of_masking(
 
 
 def judged(check: str, what: str, base: Tensor, more: Tensor) -> Sign:
-    share = 100 * float((more & ~base).float().mean())
+    share = percent(more & ~base)
     return Sign(check, share > FEW, f"{what} broke {share:.1f}% of the images beyond PGD")
 
 
@@ -97,26 +97,31 @@ def zero_gradients(trial: Trial) -> Sign:
     """Images whose loss has no gradient at all give attacks nothing to follow."""
     parts = zip(trial.pixels.split(BATCH), trial.labels.split(BATCH), strict=True)
     flat = [with_gradient(of_scores(trial.victim), *part)[1].flatten(1).abs().amax(1) == 0 for part in parts]
-    share = 100 * float(torch.cat(flat).float().mean())
+    share = percent(torch.cat(flat))
     return Sign("gradients", share > FEW, f"the loss of {share:.1f}% of the images has no gradient")
 
 
 def large_epsilon(trial: Trial, effort: Effort) -> Sign:
     """With an unbounded attack every image must break."""
     (wrong,) = replace(trial, normalised=False).broken("large ε", with_effort("pgd", effort), (LARGE,))
-    percent = 100 * float(wrong.float().mean())
-    return Sign("large ε", percent < 100 - FEW, f"PGD at ε = {LARGE:g} has an error of {percent:.1f}%")
+    share = percent(wrong)
+    return Sign("large ε", share < 100 - FEW, f"PGD at ε = {LARGE:g} has an error of {share:.1f}%")
 
 
 def growing(masks: Sequence[Tensor], epsilons: Sequence[float]) -> Sign:
     """The error must not fall where ε grows."""
-    percents = [100 * float(mask.float().mean()) for mask in masks]
+    percents = [percent(mask) for mask in masks]
     fall = max(before - after for before, after in pairwise(percents))
     if fall <= 0:
         words = f"the error under PGD does not fall from ε = {epsilons[0]:g} to {epsilons[-1]:g}"
     else:
         words = f"the error under PGD falls by {fall:.1f} points where ε grows"
     return Sign("growing ε", fall > FEW, words)
+
+
+def percent(mask: Tensor) -> float:
+    """How many of some images (N,) a mask has, in %: of integers, as one of twenty in float32 is above 5%."""
+    return 100 * int(mask.sum()) / len(mask)
 
 
 def in_words(signs: Sequence[Sign]) -> str:
