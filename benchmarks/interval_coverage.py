@@ -8,7 +8,8 @@ intervals of a mean and of a difference have the true value in them. Errors devi
 the same toys hard, and each some others), and by cell: what a seed does on a toy that neither tells alone. Where a few
 toys make most errors, they are those of a beta distribution, and where all or none of a toy's images are misclassified
 nothing else deviates. Where images show no toys, each has a chance to be misclassified, of which both systems share one
-part. --as-drawn: what changes with seed and toy at once counts three times, as resampling both has it.
+part; easy images, as digits are, have nearly none. --as-drawn: what changes with seed and toy at once counts three
+times, as resampling both has it.
 """
 
 from __future__ import annotations
