@@ -17,6 +17,7 @@ from quatcaps.paper.collection import Entry, collect, outdated
 from quatcaps.paper.evidence_lines import searches
 from quatcaps.paper.evidence_rates import CHOSEN, choice
 from quatcaps.paper.evidence_rows import SEARCH
+from quatcaps.paper.evidence_statistics import Sample, difference_of, difference_of_means, sample_of
 from quatcaps.paper.fast import FAST
 from quatcaps.paper.recipes import fast
 from quatcaps.paper.record import read_record
@@ -154,6 +155,31 @@ def test_what_is_told_of_poses_was_measured() -> None:
     told = [f"| {found['residual']['poses']:.1f} | 1.4 |", f"| {turn['ratio']:.2f} | 1 |", f"| {turn['moved']:.1f}° |"]
     told += [f"R² {probe['azimuth_r2']:.2f}, {probe['azimuth_degrees']:.0f}°" for probe in found["within"].values()]
     assert [words for words in told if words not in text] == []
+
+
+def test_what_is_told_of_the_rate_of_qcn_follows_from_records(entries: list[Entry]) -> None:
+    """Two experiments that no table compares with each other."""
+    text = " ".join((RESULTS.parent / "docs/evidence.md").read_text(encoding="utf-8").split())
+    found = {entry.row.key: sample_of(entry.records, "novel") for entry in entries if entry.row.paired}
+
+    def of(key: str) -> Sample:
+        sample = found[f"evidence-{key}"]
+        assert sample is not None
+        assert len(sample.errors) == 10
+        return sample
+
+    seen = ("azimuth", "elevation")
+    chosen, default = ([of(f"{view}-{kind}/qcn/best") for view in seen] for kind in ("strict", "default"))
+    more = difference_of_means(chosen, default)
+    assert more.low is not None
+    assert more.high is not None
+    assert more.sign == 0
+    assert f"it has {more.mean:.1f} points more errors (−{-more.low:.1f} to {more.high:.1f})" in text
+    assert difference_of(of("azimuth-strict/resnet-153k"), default[0]).sign == 0
+    ahead = difference_of(of("azimuth-strict/resnet-272k"), default[0])
+    assert ahead.low is not None
+    assert ahead.high is not None
+    assert f"ResNet 272K is {-ahead.high:.1f} to {-ahead.low:.1f} points ahead from azimuths" in text
 
 
 def nearest_of(network: dict[str, Any]) -> list[str]:

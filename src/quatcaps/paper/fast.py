@@ -3,11 +3,11 @@
 They are meant to come to the paper's test error in as few seconds of one GPU as they can. `quatcaps bench --to-error`
 measures how many those are, and `--validation` with `--try` compares settings on held-out images.
 
-All begin with what was reasoned from `best`: its networks and losses, a higher rate after a short warm-up, an average
-over fewer steps, and less augmentation, as few epochs fit too little rather than too much. Epochs and rates were then
-chosen on held-out toys or images (`results/to-error-held-out.md`): the shortest of those tried whose mean error lies
-within a standard error of the lowest. CIFAR-10's rate falls linearly, which is 0.3 points better there than by a cosine
-(ten seeds, `python benchmarks/arithmetic.py`); on the others that was not compared.
+All begin with what was reasoned from `best`: its networks and losses, a short warm-up, an average over fewer steps, and
+less augmentation, as few epochs fit too little rather than too much. Epochs and rates were then chosen on held-out toys
+or images (`results/to-error-held-out.md`): the shortest of those tried whose mean error lies within a standard error of
+the lowest. CIFAR-10's rate falls linearly, which is 0.3 points better there than by a cosine (ten seeds, `python
+benchmarks/arithmetic.py`); on the others that was not compared.
 """
 
 from __future__ import annotations
