@@ -93,7 +93,7 @@ def train(system: str, dataset: str, options: argparse.Namespace) -> None:
 
 
 def attack(system: str, dataset: str, options: argparse.Namespace) -> None:
-    for words in left(dataset, options)[system]:
+    for words in left(dataset, system, options):
         sys.argv[1:] = words
         try:
             main()
@@ -201,20 +201,16 @@ def whole_from(least: int) -> Callable[[str], int]:
     return whole
 
 
-def left(dataset: str, options: argparse.Namespace) -> dict[str, list[list[str]]]:
-    """By system, the calls of `quatcaps attack` of which nothing stands yet."""
-    calls = {}
-    for system in SYSTEMS:
-        words = commands(dataset, system, options)
-        calls[system] = [call for call, file in zip(words, FILES, strict=False)
-                         if system not in found_of(dataset, file, options)]  # fmt: skip
-    return calls
+def left(dataset: str, system: str, options: argparse.Namespace) -> list[list[str]]:
+    """The calls of `quatcaps attack` for one network of which nothing stands yet."""
+    calls = zip(commands(dataset, system, options), FILES, strict=False)
+    return [words for words, file in calls if system not in found_of(dataset, file, options)]
 
 
 def missing(dataset: str, options: argparse.Namespace) -> list[str]:
     """The networks that what is left takes: those that are attacked, and the one whose images others are shown."""
-    calls = left(dataset, options)
-    shown = any("--from" in call for found in calls.values() for call in found)
+    calls = {system: left(dataset, system, options) for system in SYSTEMS}
+    shown = any("--from" in words for found in calls.values() for words in found)
     return [system for system in TRAINED if calls[system] or (system == SOURCE and shown)]
 
 
@@ -231,23 +227,14 @@ def carry_out(options: argparse.Namespace) -> None:
             for system in training[dataset]:
                 lines.append(f"train {system} on {dataset}, into {folder(system, dataset, options)}")
             for system in attacking:
-                lines += [shlex.join(["quatcaps", *words]) for words in left(dataset, options)[system]]
+                lines += [shlex.join(["quatcaps", *words]) for words in left(dataset, system, options)]
         print("\n".join(lines) or "nothing is left to do")
         return
     if options.side_by_side:
-        side_by_side(
-            [("--dataset", dataset, "--train", system) for dataset, found in training.items() for system in found],
-            options,
-        )
-        side_by_side(
-            [
-                ("--dataset", dataset, "--attack", system)
-                for dataset in datasets
-                for system in attacking
-                if left(dataset, options)[system]
-            ],
-            options,
-        )
+        networks = [(dataset, system) for dataset in datasets for system in training[dataset]]
+        side_by_side([("--dataset", dataset, "--train", system) for dataset, system in networks], options)
+        networks = [(dataset, system) for dataset in datasets for system in attacking if left(dataset, system, options)]
+        side_by_side([("--dataset", dataset, "--attack", system) for dataset, system in networks], options)
     else:
         for dataset in datasets:
             for system in training[dataset]:

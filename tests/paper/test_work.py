@@ -340,6 +340,19 @@ def test_again_begins_a_damaged_run_anew(place: Place, console: Console) -> None
     assert place.folder(job).with_name("seed-0-before-1").exists()
 
 
+@pytest.mark.parametrize("told", [True, False])
+def test_a_run_that_cannot_be_paired_says_so(
+    place: Place, console: Console, monkeypatch: pytest.MonkeyPatch, told: bool
+) -> None:
+    """Its record is kept all the same: a table may be made of errors alone."""
+    row = ROWS["evidence-azimuth-strict/cnn"]
+    record = made_up(row, 0, epochs=row.config(0).epochs)
+    monkeypatch.setattr(work, "trained", lambda *_: record if told else replace(record, by_toy={}))
+    assert perform([Job(row, 0)], place, console, NEVER).trained == [Job(row, 0)]
+    assert ("cannot be paired with others" in printed(console)) != told
+    assert read_record(place.record(Job(row, 0))).pairs == told
+
+
 def test_again_trains_timed_runs_once(place: Place, console: Console, trained: list[Job]) -> None:
     """What is recorded since the request is not trained once more, by whomever; what was before is."""
     job = Job(replace(ROW, timed=True), 0)

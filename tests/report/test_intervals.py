@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 
 import pytest
-from scipy.stats import false_discovery_control, t
+from scipy.stats import binomtest, false_discovery_control, t
 
-from quatcaps.report.intervals import by_holm, chance, quantile
+from quatcaps.report.intervals import by_holm, chance, mcnemar, quantile
 
 
 @pytest.mark.parametrize("freedom", [1, 2, 3, 4, 9, 18, 29, 120])
@@ -33,3 +33,9 @@ def test_holms_correction_by_its_definition() -> None:
     assert by_holm([0.012, 0.0001]) == [0.012, 0.0002]
     assert all(found >= weak for found, weak in zip(corrected, false_discovery_control(chances), strict=True))
     assert by_holm([]) == []
+
+
+@pytest.mark.parametrize(("first", "second"), [(0, 5), (7, 1), (3, 3), (12, 30), (600, 500), (4000, 6000)])
+def test_pairs_by_the_exact_binomial_test(first: int, second: int) -> None:
+    assert mcnemar(first, second) == pytest.approx(binomtest(first, first + second).pvalue, rel=1e-9)
+    assert mcnemar(0, 0) == 1.0, "nothing differs"

@@ -107,7 +107,10 @@ def found() -> dict[str, dict[str, Any]]:
 
 
 def test_what_attacks_found_is_put_together(
-    found: dict[str, dict[str, Any]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    found: dict[str, dict[str, Any]],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     """One network after the other; what was attacked already is not attacked again, unless in another way."""
     script, given = runpy.run_path(str(SCRIPT)), options(tmp_path)
@@ -136,7 +139,11 @@ def test_what_attacks_found_is_put_together(
                 assert written["from"] == "resnet-153k"
                 assert {name for network in written["networks"] for name in network["transfer"]} == {"resnet-153k"}
     assert script["missing"]("mnist", given) == [], "nothing is trained of which all is found"
-    assert not any(script["left"]("mnist", given).values())
+    assert not any(script["left"]("mnist", system, given) for system in script["SYSTEMS"])
+    for changes, words in (({}, "nothing is left to do"), ({"seed": 1}, "train cnn on mnist, into ")):
+        rest = {"dataset": ["mnist"], "train": None, "attack": None, "list": True}
+        script["carry_out"](argparse.Namespace(**{**vars(given), **rest, **changes}))
+        assert words in capsys.readouterr().out
     for other in ({"images": 8}, {"seed": 1}):
         called.clear()
         changed = argparse.Namespace(**{**vars(given), **other})
@@ -159,7 +166,7 @@ def test_one_network_that_is_left_needs_the_one_whose_images_it_is_shown(
         part.mkdir(parents=True)
         for file, value in found.items():
             (part / file).write_text(json.dumps(value), encoding="utf-8")
-    assert [system for system, calls in script["left"]("mnist", given).items() if calls] == ["qcn"]
+    assert [system for system in script["SYSTEMS"] if script["left"]("mnist", system, given)] == ["qcn"]
     assert script["missing"]("mnist", given) == ["resnet-153k"]
 
 

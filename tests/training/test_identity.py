@@ -19,7 +19,8 @@ from quatcaps.data.imageset import ImageSet, concatenate
 from quatcaps.data.splits import Experiment, hold_out
 from quatcaps.errors import QuatcapsError
 from quatcaps.models import Network, build
-from quatcaps.paper.record import make_record, read_record, record_path, write_record
+from quatcaps.paper.record import read_record, record_path, write_record
+from quatcaps.paper.recording import make_record
 from quatcaps.training.config import TrainingConfig
 from quatcaps.training.evaluate import check_images
 from quatcaps.training.run import Run, create_run, open_run

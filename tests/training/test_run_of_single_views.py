@@ -12,7 +12,7 @@ from PIL import Image
 import quatcaps
 from quatcaps.data.imageset import ImageSet, single_views
 from quatcaps.errors import QuatcapsError
-from quatcaps.paper.record import make_record
+from quatcaps.paper.recording import make_record
 from quatcaps.training.evaluate import evaluate_trained
 from quatcaps.training.run import Run, load_experiment
 from quatcaps.training.trained import trained_run

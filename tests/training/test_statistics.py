@@ -18,7 +18,7 @@ from quatcaps.data.imageset import ImageSet
 from quatcaps.data.splits import Experiment
 from quatcaps.layers.residual import ResidualTrunk
 from quatcaps.models import build
-from quatcaps.paper.record import make_record
+from quatcaps.paper.recording import make_record
 from quatcaps.training.config import TrainingConfig
 from quatcaps.training.evaluate import errors_on, predicted
 from quatcaps.training.loop import Trainer
@@ -104,7 +104,7 @@ def test_a_record_has_them_where_asked_for(run: Run, noise_images: ImageSet, mon
     assert make_record("key", "recipe", run, experiment, "cpu").renormalised == {}
     found = make_record("key", "recipe", run, experiment, "cpu", renormalised=True)
     assert found.renormalised == errors_on(renormalised(trained_run(run), noise_images, CPU), experiment.tests, CPU)
-    monkeypatch.setattr("quatcaps.paper.record.is_normalised", lambda network: False)
+    monkeypatch.setattr("quatcaps.paper.recording.is_normalised", lambda network: False)
     assert make_record("key", "recipe", run, experiment, "cpu", renormalised=True).renormalised == {}
 
 

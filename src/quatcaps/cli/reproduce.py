@@ -44,7 +44,12 @@ def reproduce(
         typer.Option("--list", help="show the rows, how far they are, how long they took and what is left will take"),
     ] = False,
     again: Annotated[
-        bool, typer.Option("--again", help="train again what was recorded or begun with other settings than now")
+        bool,
+        typer.Option(
+            "--again",
+            help="train again what was recorded or begun with other settings than now, is damaged, or, in evidence, "
+            "does not say which images are misclassified; give --rows for some rows alone",
+        ),
     ] = False,
     launcher: Annotated[
         str,

@@ -41,9 +41,8 @@ NOTES = (
     f"Student's t times the deviation of {RESAMPLES:,} resamples of seeds and, within each class, of toys, in which "
     "what changes with both at once counts once; where images show no toys, times that over seeds and images, by a "
     "formula. Differences are paired by toy, or by image: both systems are measured on the same ones, each with seeds "
-    "of its own. Verdict: "
-    "of novel (else test) images, whether that interval excludes 0; with many comparisons some will by chance. Pooled "
-    "toys were trained on, from other viewpoints. docs/evidence.md has the method.",
+    "of its own. Verdict: of novel (else test) images, whether that interval excludes 0; with many comparisons some "
+    "will by chance. Pooled toys were trained on, from other viewpoints. docs/evidence.md has the method.",
     f"Marked{MARK}: fewer than {FEW} seeds, too few to settle anything; of fewer than three there is no interval.",
     "Azimuths and elevations together: the mean of both differences. The toys are the same in both and drawn once, the "
     "networks are others. By this mean `reproduce settings` chooses. By chance: how likely a difference so large is if "
@@ -108,10 +107,13 @@ def told_systems(lines: Mapping[str, Sequence[Line]], chosen: Callable[[Sequence
 
 def by_seeds_alone(lines: Sequence[Line]) -> list[Line]:
     """The systems that have such intervals: of their own, or of their difference from a QCN that has not."""
-    own = [line for line in lines if has_seeds_alone(line.means)]
-    if any(system_of(line.entry.row) == REFERENCE for line in own):
-        return own
-    return [line for line in lines if line in own or has_seeds_alone(line.differences)]
+    own = {system_of(line.entry.row): has_seeds_alone(line.means) for line in lines}
+    told_of_qcn = own.get(REFERENCE, False)
+    return [
+        line
+        for line in lines
+        if own[system_of(line.entry.row)] or (has_seeds_alone(line.differences) and not told_of_qcn)
+    ]
 
 
 def has_seeds_alone(found: Mapping[str, Estimate]) -> bool:

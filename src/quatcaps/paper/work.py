@@ -19,13 +19,13 @@ from quatcaps.files import explained
 from quatcaps.paper.record import (
     RunRecord,
     differences,
-    make_record,
     read_record,
     record_path,
     told,
     twin_record,
     write_record,
 )
+from quatcaps.paper.recording import make_record
 from quatcaps.paper.row import Row
 from quatcaps.paper.stopping import NEVER, Deadline
 from quatcaps.paper.timed import train_timed

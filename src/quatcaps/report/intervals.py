@@ -87,8 +87,11 @@ def mcnemar(first: int, second: int) -> float:
     >>> mcnemar(1, 7), mcnemar(0, 0)
     (0.0703125, 1.0)
     """
-    count = first + second
-    return min(1.0, 2 * sum(math.comb(count, k) for k in range(min(first, second) + 1)) / 2**count)
+    count, ways, total = first + second, 1, 0
+    for k in range(min(first, second) + 1):
+        total += ways
+        ways = ways * (count - k) // (k + 1)
+    return min(1.0, 2 * total / 2**count)
 
 
 def by_holm(chances: Sequence[float]) -> list[float]:

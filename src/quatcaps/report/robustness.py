@@ -41,6 +41,12 @@ TRANSFER = ("#777777", (0, (4, 1, 1, 1)))
 UNITS = {False: "ε (pixels in [0, 1])", True: "ε (units of the network's input)"}
 
 
+PAIRS = (
+    "Images that an attack breaks in the first network alone : in the second alone (how likely chance splits them so "
+    "unevenly, by McNemar's exact test)"
+)
+
+
 def attack_tables(found: Sequence[Attacked]) -> list[Table]:
     """For each network the error by attack and ε; then each pair of networks, and the nearest adversarial images of all
     networks."""
@@ -56,12 +62,6 @@ def attack_tables(found: Sequence[Attacked]) -> list[Table]:
     ]
     columns = ("network", "attack", "found", "mean L2", "median L2")
     return [*tables, *([Table("The nearest adversarial images", columns, tuple(rows))] if rows else [])]
-
-
-PAIRS = (
-    "Images that an attack breaks in the first network alone : in the second alone (how likely chance splits them so "
-    "unevenly, by McNemar's exact test)"
-)
 
 
 def comparable(one: Attacked, other: Attacked) -> bool:

@@ -43,10 +43,11 @@ class Unfinished:
 
     def once(self, name: str, find: Callable[[], Any]) -> Any:
         """What was found before, or is found now, and kept."""
-        if name not in self.found:
+        if anew := name not in self.found:
             self.found[name] = find()
         self.asked_for.add(name)
-        self._write({**self._read(), **{name: self.found[name] for name in self.asked_for}})
+        if anew:
+            self._write({**self._read(), **{name: self.found[name] for name in self.asked_for}})
         return self.found[name]
 
     def finish(self) -> None:
