@@ -20,6 +20,7 @@ CHOSEN: Mapping[str, float] = {
     "azimuth-strict/resnet-153k": 4.0,
     "azimuth-strict/resnet-272k": 4.0,
     "azimuth-strict/cnn": 1.0,
+    "azimuth-strict/em": 0.5,
     "azimuth-pooled/qcn/best": 0.5,
     "azimuth-pooled/qcn-rotor": 1.0,
     "azimuth-pooled/resnet-153k": 16.0,
