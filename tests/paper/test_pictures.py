@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import statistics
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -22,6 +23,7 @@ from quatcaps.paper.rows import ROWS, TABLES
 from quatcaps.paper.system_figures import draw_epochs
 from quatcaps.report.intervals import of_mean
 from quatcaps.report.styles import BEST, EM, QCN, ROTORS
+from quatcaps.training.measure import Rate
 
 RESULTS = Path(__file__).parents[2] / "results"
 
@@ -112,6 +114,20 @@ def test_errors_by_epoch_end_where_the_table_has_them(drawn: dict[str, Figure]) 
     assert set(published.get_ydata()) == {2.29}
     assert len({each.get_ylim() for each in panels}) == 1
     assert "VB, public code" not in {each.get_title(loc="left") for each in panels}, "measured at the end alone"
+
+
+def test_averaged_weights_stand_at_the_end_of_their_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    found: list[Figure] = []
+    monkeypatch.setattr("quatcaps.paper.system_figures.save", lambda figure, path: found.append(figure))
+    plain = entry("smallnorb/qcn/published")
+    averaged = replace(plain, records=tuple(replace(each, averaged={"test": Rate(1, 200)}) for each in plain.records))
+    for each in (plain, averaged):
+        draw_epochs([each], tmp_path / "epochs.png")
+    named = [[text.get_text() for text in figure.legends[0].get_texts()] for figure in found]
+    assert [name for name in named[1] if name not in named[0]] == ["averaged weights"]
+    (mark,) = (line for line in found[1].axes[0].lines if line.get_marker() == "D")
+    assert mark.get_xydata().tolist() == [[300, 0.5]]
+    assert found[1].axes[0].get_ylim()[0] < 0.5
 
 
 def test_panels_of_many_systems_stand_in_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

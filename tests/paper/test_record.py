@@ -43,17 +43,26 @@ def test_the_epoch_that_validation_images_chose(tmp_path: Path) -> None:
     assert any("Chosen epoch" in note and "`public code`" in note for note in told_of.notes)
 
 
-def test_new_statistics_have_a_column_where_there_are_some(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("errors", "title", "name"),
+    [
+        ("renormalised", "new statistics", "new_statistics"),
+        ("averaged", "averaged weights", "averaged"),
+    ],
+)
+def test_other_measurements_of_the_end_have_a_column_where_there_are_some(
+    errors: str, title: str, name: str, tmp_path: Path
+) -> None:
     row = ROWS["smallnorb/qcn/published"]
-    record = replace(made_up(row), renormalised={"test": Rate(4, 100)})
+    record = replace(made_up(row), **{errors: {"test": Rate(4, 100)}})
     assert read_record(leave(tmp_path, record)) == record
     told_of = page("systems", [Entry(row, (record,))])
-    assert (told_of.tables[0].columns[-1], told_of.tables[0].rows[0][-1]) == ("new statistics (%)", "4.00 (1)")
-    assert (told_of.numbers.columns[-1], told_of.numbers.rows[0][-1]) == ("new_statistics", "4.0000")
-    assert any("New statistics" in note for note in told_of.notes)
+    assert (told_of.tables[0].columns[-1], told_of.tables[0].rows[0][-1]) == (f"{title} (%)", "4.00 (1)")
+    assert (told_of.numbers.columns[-1], told_of.numbers.rows[0][-1]) == (name, "4.0000")
+    assert any(title.capitalize() in note for note in told_of.notes)
     without = page("systems", [Entry(row, (made_up(row),))])
-    assert "new statistics (%)" not in without.tables[0].columns
-    assert not any("New statistics" in note for note in without.notes)
+    assert f"{title} (%)" not in without.tables[0].columns
+    assert not any(title.capitalize() in note for note in without.notes)
 
 
 @pytest.mark.parametrize(
@@ -113,7 +122,8 @@ def test_what_is_no_record_at_all(tmp_path: Path, content: bytes) -> None:
 
 def test_only_settings_that_are_learned_from_count_as_differences() -> None:
     config = ROW.config(0)
-    assert not differences(config.changed({"device": "cpu", "placement": "host", "log_every": 7}), config)
+    elsewhere = {"device": "cpu", "placement": "host", "log_every": 7, "averaging_beside": 0.9}
+    assert not differences(config.changed(elsewhere), config)
     differing = differences(config.changed({"epochs": 7, "learning_rate": 0.5}), config)
     assert differing == {"epochs": (7, config.epochs), "learning_rate": (0.5, config.learning_rate)}
     assert told(differing).startswith(f"epochs was 7, is {config.epochs}; learning_rate was 0.5")

@@ -52,6 +52,11 @@ def test_configuration_is_frozen() -> None:
         ({"learning_rate": float("inf")}, "learning_rate = inf"),
         ({"weight_decay": -1.0}, "weight_decay = -1.0: it must be 0 or more"),
         ({"averaging": 1.0}, "averaging = 1.0: it must be 0 or more and below 1"),
+        ({"averaging_beside": 1.0}, "averaging_beside = 1.0: it must be 0 or more and below 1"),
+        (
+            {"averaging": 0.9, "averaging_beside": 0.99},
+            "averaging = 0.9 with averaging_beside = 0.99: .*; leave one of them at 0",
+        ),
         ({"label_smoothing": -0.1}, "label_smoothing = -0.1"),
         ({"evaluate_at": -1.0}, "evaluate_at = -1.0: it must be 0 or more"),
         ({"evaluate_at": 101.0}, "evaluate_at = 101.0: it is an error in %, so at most 100"),

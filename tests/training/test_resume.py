@@ -65,8 +65,8 @@ class CutAt(Silent):
             raise CutError
 
 
-def trained(folder: Path, images: ImageSet, cuts: tuple[int, ...] = ()) -> Path:
-    run = create_run(folder, CONFIG, images)
+def trained(folder: Path, images: ImageSet, cuts: tuple[int, ...] = (), config: TrainingConfig = CONFIG) -> Path:
+    run = create_run(folder, config, images)
     for cut in cuts:
         with pytest.raises(CutError):
             Trainer(run, Experiment(images, {"test": images})).train(CutAt(cut))
@@ -98,6 +98,15 @@ def test_resumed_run_equals_unbroken_run(
 ) -> None:
     assert ending(trained(tmp_path / "broken", noise_images, cuts)) == unbroken
     assert [record["kind"] for record in unbroken[4]].count("epoch") == 3
+
+
+def test_the_average_beside_the_weights_goes_on_too(noise_images: ImageSet, tmp_path: Path) -> None:
+    config = CONFIG.changed({"averaging": 0.0, "averaging_beside": 0.9})
+    whole, broken = (
+        ending(trained(tmp_path / name, noise_images, cuts, config))
+        for name, cuts in (("whole", ()), ("broken", (6, 15)))
+    )
+    assert broken == whole
 
 
 def test_another_seed_ends_elsewhere(unbroken: Ending, noise_images: ImageSet, tmp_path: Path) -> None:

@@ -32,7 +32,7 @@ DATASETS = (
     "toys-one-lamp",
 )  # fmt: skip
 RECIPES = ("paper", "best", "fast", "small", "demo", "demo-cnn")
-CHECKPOINTS = ("best", "last")
+CHECKPOINTS = ("best", "last", "average")
 SPLITS = ("test", "train", "validation")
 ATTACKS = (
     "fgsm", "bim", "pgd", "vote", "apgd-ce", "apgd-dlr", "apgd-t", "fab-t", "square", "ensemble", "autoattack",

@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 Checkpoint = Annotated[
     str | None,
     typer.Option(
-        help="of a run: best, by its validation images, or last (default: best, if the run keeps it)",
+        help="of a run: best, by its validation images, last, or average, of the last's weights (default: best, if the "
+        "run keeps it)",
         autocompletion=completing(CHECKPOINTS),
     ),
 ]

@@ -16,7 +16,7 @@ PANELS: Mapping[str, tuple[str, ...]] = {
     "Loss": ("loss", "margin_scale", "score_scale", "label_smoothing", "mixup", "class_weights", "pose_weight"),
     "Optimisation": (
         "epochs", "batch", "learning_rate", "schedule", "decay", "decay_steps", "warmup", "weight_decay",
-        "weight_decay_as", "averaging", "seed",
+        "weight_decay_as", "averaging", "averaging_beside", "seed",
     ),
     "Device": ("device", "backend", "precision", "cuda_graph"),
     "Measuring, stopping and logging": (

@@ -58,6 +58,10 @@ class Entry:
         """The test error at the end with new statistics of batch normalisation, in %, of each seed that has them."""
         return [record.renormalised["test"].percent for record in self.records if "test" in record.renormalised]
 
+    def averaged(self) -> list[float]:
+        """The test error at the end of the average of the weights, in %, of each seed that has one beside them."""
+        return [record.averaged["test"].percent for record in self.records if "test" in record.averaged]
+
     def late(self, name: str = "test") -> list[float]:
         """The median of the last `LATE` errors, in %, of each seed that has as many."""
         return [statistics.median(errors[-LATE:]) for errors in self.followed(name) if len(errors) >= LATE]

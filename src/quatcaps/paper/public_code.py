@@ -15,6 +15,9 @@ from quatcaps.paper.row import GRITZMAN, RIBEIRO, Published
 RECIPE = "public code"
 FOLLOWED: Mapping[str, Any] = {"evaluate_every": 1, "evaluate_images": 0}
 """All test images after every epoch, so that the lowest error, which the QCN authors' code reports, can be told."""
+BESIDE: Mapping[str, Any] = {"averaging_beside": 0.998}
+"""A running average, with the decay of `best`, that changes nothing: most of these rates hardly fall, so that the last
+epoch is a draw, and the average says what was learned."""
 
 VB_CODE: Mapping[str, Any] = {
     "loss": "cross-entropy",

@@ -16,7 +16,7 @@ from quatcaps.training.log import Record
 from quatcaps.training.measure import Rate
 
 FORMAT = 1
-UNCOUNTED = frozenset({"device", "placement", "tensorboard", "checkpoint_every", "log_every"})
+UNCOUNTED = frozenset({"device", "placement", "tensorboard", "checkpoint_every", "log_every", "averaging_beside"})
 """Settings that decide where a run is computed and what is kept of it, not what it learns."""
 
 
@@ -32,7 +32,8 @@ class RunRecord:
     missed: there instead the numbers of the test images that are misclassified at the end, in order.
     chosen: of a run that keeps its best checkpoint, the errors on the test images of that one, which the validation
     images chose, after `chosen_epoch` epochs. renormalised: the errors on the test images with statistics of batch
-    normalisation that were measured anew at the end, where the row asks for them and the network has some.
+    normalisation that were measured anew at the end, where the row asks for them and the network has some. averaged:
+    the same with the average of the weights, of a run that has one beside them.
     """
 
     key: str
@@ -54,6 +55,7 @@ class RunRecord:
     chosen: dict[str, Rate] = field(default_factory=dict)
     chosen_epoch: int = 0
     renormalised: dict[str, Rate] = field(default_factory=dict)
+    averaged: dict[str, Rate] = field(default_factory=dict)
     missed: dict[str, tuple[int, ...]] = field(default_factory=dict)
 
     @property
@@ -92,6 +94,7 @@ def write_record(path: Path, record: RunRecord) -> None:
         "by_toy": {name: _counts(rates) for name, rates in record.by_toy.items()},
         "chosen": _counts(record.chosen),
         "renormalised": _counts(record.renormalised),
+        "averaged": _counts(record.averaged),
         "missed": {name: " ".join(map(str, images)) for name, images in record.missed.items()},
     }
     write_json(path, {"format": FORMAT, **value})
@@ -126,6 +129,7 @@ def read_record(path: Path) -> RunRecord:
             chosen={name: _rate(counted) for name, counted in _as(dict, value.get("chosen", {})).items()},
             chosen_epoch=_as(int, value.get("chosen_epoch", 0)),
             renormalised={name: _rate(counted) for name, counted in _as(dict, value.get("renormalised", {})).items()},
+            averaged={name: _rate(counted) for name, counted in _as(dict, value.get("averaged", {})).items()},
             missed={name: _numbers(images) for name, images in _as(dict, value.get("missed", {})).items()},
         )
     except KeyError as error:

@@ -81,6 +81,7 @@ def make_record(
         chosen={} if chosen is None else errors_on(trained_run(run, "best"), experiment.tests, choose_device(device)),
         chosen_epoch=0 if chosen is None else chosen.epochs,
         renormalised=renormalised_errors(run, experiment, device) if renormalised else {},
+        averaged=averaged_errors(run, experiment, device) if run.config.averaging_beside else {},
         missed={name: images for name, images in missed.items() if images and len(images) == final[name].errors},
     )
 
@@ -91,6 +92,11 @@ def renormalised_errors(run: Run, experiment: Experiment, device: str) -> dict[s
     if not is_normalised(trained.network):
         return {}
     return errors_on(renormalised(trained, experiment.training, place), experiment.tests, place)
+
+
+def averaged_errors(run: Run, experiment: Experiment, device: str) -> dict[str, Rate]:
+    """The errors of the average beside the last checkpoint's weights."""
+    return errors_on(trained_run(run, "average"), experiment.tests, choose_device(device))
 
 
 def poses_of(run: Run, experiment: Experiment, device: str) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from quatcaps.paper.ablation import rows_of_ablation
 from quatcaps.paper.evidence_rows import rows_of_evidence
 from quatcaps.paper.matching import REFERENCES
 from quatcaps.paper.pose_rows import rows_of_poses
-from quatcaps.paper.public_code import VARIANTS
+from quatcaps.paper.public_code import BESIDE, VARIANTS
 from quatcaps.paper.recipes import Recipe, best, best_of_viewpoints, paper
 from quatcaps.paper.row import GRITZMAN, HINTON, RIBEIRO, Published, Quoted, Row, whole
 from quatcaps.paper.setting_rows import KNOWN, rows_of_settings
@@ -190,7 +190,8 @@ def rows_of_datasets() -> list[Row]:
             second = ("table2",) if name in IN_TABLE_2 else ()
             third = ("table3",) if name in IN_TABLE_3 and dataset == "smallnorb" else ()
             compared = ("systems",) if name in IN_SYSTEMS and dataset == "smallnorb" else ()
-            rows.append(make_row(name, dataset, dataset, (*second, *third, *compared), {}))
+            changes = BESIDE if compared else {}
+            rows.append(make_row(name, dataset, dataset, (*second, *third, *compared), changes))
     return rows
 
 
@@ -198,7 +199,7 @@ def rows_of_public_code() -> list[Row]:
     """Systems as their public code has them, and what might explain a difference: trained where asked for by name."""
     rows = []
     for name, each in VARIANTS.items():
-        changes = {**each.changes, "model_settings": dict(each.model_settings)}
+        changes = {**BESIDE, **each.changes, "model_settings": dict(each.model_settings)}
         system = System(each.system, each.model, each.recipe, paper, changes, default=False)
         rows.append(
             Row(

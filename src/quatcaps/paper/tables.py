@@ -50,6 +50,10 @@ NEW_STATISTICS = (
     f"New statistics: the test error of the last epoch if means and variances of batch normalisation are those of "
     f"{BATCHES} more training batches, with the weights as they are, in place of running ones."
 )
+AVERAGED = (
+    "Averaged weights: the test error at the end of a running average of the weights that lay beside the run and "
+    "changed nothing of it. No test image chooses it."
+)
 LATE_EPOCHS = (
     f"Late epochs: the median of the last {LATE} measurements of all images, where there are as many; where the rate "
     "hardly falls, the last epoch alone is a draw."
@@ -159,6 +163,7 @@ class Extra(NamedTuple):
 EXTRA = (
     Extra("chosen epoch (%)", "chosen_epoch", Entry.chosen, CHOSEN),
     Extra("new statistics (%)", "new_statistics", Entry.renormalised, NEW_STATISTICS),
+    Extra("averaged weights (%)", "averaged", Entry.averaged, AVERAGED),
 )
 
 

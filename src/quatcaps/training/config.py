@@ -106,6 +106,11 @@ class TrainingConfig(Pipeline):
         "decay of a running average of the weights, which then is what is measured and kept: 0.999 averages about "
         "1,000 steps, at first a tenth of those taken; 0: none",
     )
+    averaging_beside: float = setting(
+        0.0,
+        "the same, but kept beside the weights, where it changes nothing: --checkpoint average uses it; 0: none",
+        later=True,
+    )
     seed: int = setting(0, "seed of the weights, the order of the images and the crops")
     device: str = setting("auto", "cpu, cuda, cuda:N, or auto: cuda where there is one")
     backend: str = setting(
@@ -196,10 +201,14 @@ class TrainingConfig(Pipeline):
             raise QuatcapsError(
                 "test = False with validation = 0: nothing would be measured; hold out some images, --validation 0.2"
             )
-        for name in ("validation", "averaging", "label_smoothing"):
+        for name in ("validation", "averaging", "averaging_beside", "label_smoothing"):
             if not 0 <= getattr(self, name) < 1:
                 raise QuatcapsError(f"{name} = {getattr(self, name)}: it must be 0 or more and below 1")
-
+        if self.averaging and self.averaging_beside:
+            raise QuatcapsError(
+                f"averaging = {self.averaging} with averaging_beside = {self.averaging_beside}: the average is "
+                "measured and kept, or it lies beside what is; leave one of them at 0"
+            )
         if self.evaluate_at > 100:
             raise QuatcapsError(f"evaluate_at = {self.evaluate_at}: it is an error in %, so at most 100")
         self._check_mixup()
@@ -234,6 +243,11 @@ class TrainingConfig(Pipeline):
             )
         if not self.evaluate_every:
             raise QuatcapsError(f"{what} with evaluate_every = 0: nothing is measured to choose by; give 1 or more")
+
+    @property
+    def averages(self) -> float:
+        """The decay of the running average, wherever it is kept; 0: there is none."""
+        return self.averaging or self.averaging_beside
 
     @property
     def keeps_best(self) -> bool:

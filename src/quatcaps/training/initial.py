@@ -62,5 +62,5 @@ def begin_with(run: Run, initial: Trained) -> None:
     network = run.network()
     take_weights(network, initial, run.classes)
     optimiser = torch.optim.Adam(network.parameters())
-    average = network if run.config.averaging else None
+    average = network if run.config.averages else None
     checkpoint.save(run.checkpoints, network, optimiser, Position(), average)

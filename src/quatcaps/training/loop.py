@@ -94,15 +94,15 @@ class Trainer:
 
     def make_average(self) -> Average[Network] | None:
         """Of the weights, where it is asked for."""
-        if not self.config.averaging:
+        if not self.config.averages:
             return None
         other = use_backend(self.run.network().to(self.device), self.config.backend)
-        return Average(self.network, other, self.config.averaging)
+        return Average(self.network, other, self.config.averages)
 
     @property
     def kept(self) -> Network:
         """What is measured and kept: the network, or the average of its weights."""
-        return self.network if self.average is None else self.average.network
+        return self.average.network if self.average is not None and self.config.averaging else self.network
 
     def check_together(self, images: ImageSet) -> None:
         """Raises where several processes would not train the same run."""

@@ -27,7 +27,7 @@ from quatcaps.training.identity import check_same, digests_of
 from quatcaps.training.lock import is_own, owned
 
 FORMAT = 2
-CHECKPOINTS = ("best", "last")
+CHECKPOINTS = ("best", "last", "average")
 MODEST = 50_000_000
 """Parameters for which memory may be taken before the weights are known to fit them."""
 
@@ -85,7 +85,13 @@ class Run:
         best if the run keeps one."""
         if which not in (None, *CHECKPOINTS):
             raise unknown_name("checkpoint", str(which), CHECKPOINTS)
-        found = None if which == "last" or not (which or self.config.keeps_best) else best.find(self.checkpoints)
+        if which == "average" and not self.config.averages:
+            raise QuatcapsError(
+                f"{self.folder} has no average of its weights: use the last, --checkpoint last, or train with "
+                "--averaging-beside 0.998"
+            )
+        wanted = which == "best" or (which is None and self.config.keeps_best)
+        found = best.find(self.checkpoints) if wanted else None
         if found is None and which == "best":
             raise QuatcapsError(
                 f"{self.folder} keeps no best checkpoint: use the last, --checkpoint last, or train with --validation "
@@ -95,7 +101,7 @@ class Run:
 
     def trained_network(self, which: str | None = None) -> Network:
         """The network ready to evaluate, of the best checkpoint or of the newest, as in `kept_best`; with the average
-        of its weights, if there is one."""
+        of its weights, if that is what the run keeps or what is asked for."""
         folder, name = self.weights(which)
         needed = check_network(self.config.model, self.channels, len(self.classes), self.config.model_settings)
         with explained(f"read {folder / name}"):
@@ -118,7 +124,7 @@ class Run:
             raise QuatcapsError(
                 f"{self.folder} has no checkpoint yet: train it with quatcaps train --resume {self.folder}"
             )
-        return saved[-1], AVERAGE if self.config.averaging else WEIGHTS
+        return saved[-1], AVERAGE if self.config.averaging or which == "average" else WEIGHTS
 
     def check_images(self, experiment: Experiment) -> None:
         """Raises where the images are not those that the run was begun with, as far as their digests are known."""

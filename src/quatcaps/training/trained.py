@@ -26,7 +26,7 @@ class Trained:
     folder: Path | None = None  # where what is measured belongs, if anywhere
     provenance: str = ""  # where its images came from, in a few words
     digests: dict[str, str] = field(default_factory=dict)  # of those images, by name; empty: unknown
-    checkpoint: str = ""  # best or last, where the run keeps both
+    checkpoint: str = ""  # best, last or average, where the run keeps more than one
     checkpoint_words: str = ""  # the same in words
 
     def __post_init__(self) -> None:
@@ -47,11 +47,15 @@ class Trained:
 
 
 def trained_run(run: Run, checkpoint: str | None = None) -> Trained:
-    """The network of a run's best or last checkpoint; without a wish, the best if the run keeps one."""
+    """The network of a run's best or last checkpoint, or the average beside the last; without a wish, the best if the
+    run keeps one."""
     found = run.kept_best(checkpoint)
+    used = checkpoint or ("last" if found is None else "best")
+    several = run.config.keeps_best or run.config.averaging_beside
+    words = {"last": "the last checkpoint", "average": "the average of the last checkpoint's weights"}
     return Trained(
         name=str(run.folder),
-        network=run.trained_network("last" if found is None else "best"),
+        network=run.trained_network(used),
         config=run.config,
         channels=run.channels,
         classes=run.classes,
@@ -59,6 +63,6 @@ def trained_run(run: Run, checkpoint: str | None = None) -> Trained:
         folder=run.folder,
         provenance=run.provenance,
         digests=run.digests,
-        checkpoint=("best" if found else "last") if run.config.keeps_best else "",
-        checkpoint_words=str(found) if found else "the last checkpoint",
+        checkpoint=used if several else "",
+        checkpoint_words=str(found) if found else words[used],
     )
