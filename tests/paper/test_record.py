@@ -122,8 +122,9 @@ def test_what_is_no_record_at_all(tmp_path: Path, content: bytes) -> None:
 
 def test_only_settings_that_are_learned_from_count_as_differences() -> None:
     config = ROW.config(0)
-    elsewhere = {"device": "cpu", "placement": "host", "log_every": 7, "averaging_beside": 0.9}
-    assert not differences(config.changed(elsewhere), config)
+    assert not differences(config.changed({"device": "cpu", "placement": "host", "log_every": 7}), config)
+    plain = config.changed({"averaging": 0.0})
+    assert not differences(plain.changed({"averaging_beside": 0.9}), plain)
     differing = differences(config.changed({"epochs": 7, "learning_rate": 0.5}), config)
     assert differing == {"epochs": (7, config.epochs), "learning_rate": (0.5, config.learning_rate)}
     assert told(differing).startswith(f"epochs was 7, is {config.epochs}; learning_rate was 0.5")

@@ -1,0 +1,157 @@
+"""`benchmarks/beside_public_code.py`: it finds differences where there are some, and in the right layer. Public code is
+no part of the tests; a network of ours stands in its place."""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import beside_public_code
+from beside_public_code import (
+    NETWORKS,
+    Public,
+    Reader,
+    commit_of,
+    compare,
+    layers_of,
+    main,
+    modules_of,
+    parsed,
+    recorded,
+)
+from narrow import NARROW
+from quatcaps.capsules import Capsules
+from quatcaps.console import standard_output
+from quatcaps.errors import QuatcapsError
+from quatcaps.layers import use_backend
+from quatcaps.models import build
+
+pytestmark = pytest.mark.usefixtures("unchecked")
+MODELS = Path(__file__).parents[2] / "docs" / "models.md"
+
+
+def tensors(theirs: nn.Module, of: Reader) -> dict[str, Tensor]:
+    return {name: of(parameter) for name, parameter in theirs.named_parameters()}
+
+
+def public(capsules: Any = layers_of, tensors: Any = tensors) -> Public:
+    """A network of ours in the place of public code."""
+    settings = {"channels": 2, "classes": 5, **NARROW}
+    made = lambda folder: use_backend(build("qcn", **settings), "reference")  # noqa: E731
+    return Public("theirs", "someone/something", ("qcn", NARROW), made, tensors, capsules)
+
+
+def test_a_network_beside_itself_has_no_difference(tmp_path: Path) -> None:
+    found = compare(public(), tmp_path, 4, 0)
+    assert found.found.keys() == {"reference", "native"}
+    assert found.found["reference"] == {"poses": [0.0] * 4, "activations": [0.0] * 4, "gradients": 0.0}
+    native = found.found["native"]
+    assert max(*native["poses"], *native["activations"], native["gradients"]) < 1e-12
+    assert found.commit == "unknown"
+
+
+def test_another_number_is_seen_from_its_layer_on(tmp_path: Path) -> None:
+    def changed(theirs: Any, images: Tensor) -> list[Capsules]:
+        with torch.no_grad():
+            theirs.layers[1].routing.beta_a[0] += 0.5
+        found = layers_of(theirs, images)
+        with torch.no_grad():
+            theirs.layers[1].routing.beta_a[0] -= 0.5
+        return found
+
+    found = compare(public(changed), tmp_path, 4, 0).found["reference"]
+    assert found["poses"][:2] == found["activations"][:2] == [0.0, 0.0]
+    assert all(number > 1e-6 for number in found["activations"][2:])
+    assert found["gradients"] > 1e-6
+
+
+def test_other_gradients_are_seen(tmp_path: Path) -> None:
+    def detached(theirs: Any, images: Tensor) -> list[Capsules]:
+        *others, last = layers_of(theirs, images)
+        return [*others, Capsules(last.poses.detach(), last.activations)]
+
+    found = compare(public(detached), tmp_path, 4, 0).found["reference"]
+    assert found["activations"] == [0.0] * 4
+    assert found["gradients"] > 1e-3
+
+
+def test_a_network_that_does_not_fit_is_refused(tmp_path: Path) -> None:
+    def fewer(theirs: nn.Module, of: Reader) -> dict[str, Tensor]:
+        return {name: tensor for name, tensor in tensors(theirs, of).items() if name != "classify.maps.axis"}
+
+    def other(theirs: nn.Module, of: Reader) -> dict[str, Tensor]:
+        return {
+            name: tensor[None] if name == "classify.maps.axis" else tensor
+            for name, tensor in tensors(theirs, of).items()
+        }
+
+    with pytest.raises(QuatcapsError, match=r"nothing for classify\.maps\.axis"):
+        compare(public(tensors=fewer), tmp_path, 4, 0)
+    with pytest.raises(QuatcapsError, match=r"classify\.maps\.axis has shape .* in the public code"):
+        compare(public(tensors=other), tmp_path, 4, 0)
+    assert torch.get_default_dtype() == torch.float32
+
+
+def test_modules_of_public_code_are_forgotten(tmp_path: Path) -> None:
+    (tmp_path / "modules.py").write_text(
+        "import torch\nfrom torchvision import datasets\nsmall = torch.ones(1).dtype\n"
+    )
+    before = dict(sys.modules)
+    with modules_of(tmp_path):
+        import modules
+
+        assert modules.small == torch.float64
+    assert torch.get_default_dtype() == torch.float32
+    assert str(tmp_path) not in sys.path
+    assert {"modules", "torchvision"}.isdisjoint(sys.modules.keys() - before.keys())
+
+
+@pytest.mark.parametrize("network", ["vb", "em", "qcn"])
+def test_other_folders_are_told(network: str, tmp_path: Path) -> None:
+    (tmp_path / "src").mkdir()
+    options = ["--output", str(tmp_path)]
+    with pytest.raises(QuatcapsError, match=r"is not the public code that this was written for: .*No module named"):
+        main(parsed([network, str(tmp_path), *options]), standard_output())
+    with pytest.raises(QuatcapsError, match=f"{tmp_path / 'no'}.* is no folder: clone the public code"):
+        main(parsed([network, str(tmp_path / "no"), *options]), standard_output())
+    assert not (tmp_path / beside_public_code.NAME).exists()
+
+
+def test_what_is_missing_is_told(tmp_path: Path) -> None:
+    for arguments, words in (
+        ([], "give a network and where its public code lies"),
+        (["--tables"], "has no comparisons: compare a network first"),
+        (["vb", "folder", "--images", "0"], "images"),
+    ):
+        with pytest.raises(QuatcapsError, match=words):
+            main(parsed([*arguments, "--output", str(tmp_path)]), standard_output())
+    (tmp_path / beside_public_code.NAME).write_text('{"format": 7}')
+    with pytest.raises(QuatcapsError, match="no comparisons with public code in format 1"):
+        recorded(tmp_path)
+    assert commit_of(tmp_path) == "unknown"
+
+
+def test_the_page_of_models_has_what_was_found() -> None:
+    """Each line of its table: the network, what is largest over layers and backends."""
+    text = MODELS.read_text(encoding="utf-8")
+    shown = re.findall(r"^\| (?:VB|EM\\\*|QCN)[^|]*\|.*", text[text.index("Largest differences") :], re.M)
+    networks = recorded(beside_public_code.RESULTS)
+    assert networks.keys() == NETWORKS.keys()
+    assert len(shown) == len(networks)
+    for line, network in zip(shown, networks.values(), strict=True):
+        title, ours, *numbers = (cell.strip() for cell in line.strip("|").split("|"))
+        assert (title.replace("\\", ""), ours.replace("`", "")) == (network["network"], network["ours"])
+        largest = [
+            max(
+                max(found[name]) if isinstance(found[name], list) else found[name]
+                for found in network["found"].values()
+            )
+            for name in ("poses", "activations", "gradients")
+        ]
+        assert numbers == [f"{number:.0e}".replace("e-0", "e-").replace("e+00", "") for number in largest]
