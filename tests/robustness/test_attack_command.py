@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 import torch
 
+import quatcaps
 from quatcaps import data
 from quatcaps.cli.attack import EPSILONS as USUAL_EPSILONS
 from quatcaps.cli.attack import numbers_of
@@ -278,6 +279,8 @@ def test_what_was_begun_on_one_machine_goes_on_where_pixels_round_otherwise(
     exact = measure.pixels_of
     monkeypatch.setattr(measure, "pixels_of", lambda *given: exact(*given).nextafter(torch.tensor(0.5)))
     assert begun(images) == here
+    monkeypatch.setattr(quatcaps, "__version__", "0.0.1")
+    assert begun(images) != here, "another version may attack otherwise"
 
 
 def test_attacks_that_share_a_file_leave_each_other_alone(tmp_path: Path) -> None:

@@ -77,29 +77,28 @@ def paired(lines: Sequence[Line]) -> list[Pair]:
 def together(lines: Mapping[str, Sequence[Line]], names: Sequence[str]) -> list[Pair]:
     """Over some experiments, each system and QCN, and the other `PAIRS`, of which both have runs in all: the mean
     difference on novel images. The lines are those of the first experiment."""
-    found = [{system_of(line.entry.row): line for line in lines[name] if "novel" in line.samples} for name in names]
-    shared = [system for system in found[0] if all(system in members for members in found)]
-    pairs = []
-    for first, second in (*((system, REFERENCE) for system in shared if system != REFERENCE), *PAIRS):
-        if first in shared and second in shared:
-            ones, others = ([members[system].samples["novel"] for members in found] for system in (first, second))
-            differences = {"novel": difference_of_means(ones, others)}
-            pairs.append(Pair(found[0][first], found[0][second], differences))
-    return pairs
+    found = over(lines, names)
+    pairs = (*((system, REFERENCE) for system in found if system != REFERENCE), *PAIRS)
+    return [_between(found[one], found[other]) for one, other in pairs if one in found and other in found]
 
 
 def longer(lines: Mapping[str, Sequence[Line]], names: Sequence[str], shorter: Sequence[str]) -> list[Pair]:
     """Each system that has runs in all of some experiments and of as many others: the mean difference on novel images
     between the two."""
-    found = {name: {system_of(line.entry.row): line for line in lines[name]} for name in (*names, *shorter)}
-    pairs = []
-    for system, line in found[names[0]].items():
-        both = [found[name].get(system) for name in (*names, *shorter)]
-        samples = [each.samples["novel"] for each in both if each is not None and "novel" in each.samples]
-        if len(samples) == len(found):
-            difference = difference_of_means(samples[: len(names)], samples[len(names) :])
-            pairs.append(Pair(line, found[shorter[0]][system], {"novel": difference}))
-    return pairs
+    ones, others = over(lines, names), over(lines, shorter)
+    return [_between(ones[system], others[system]) for system in ones if system in others]
+
+
+def over(lines: Mapping[str, Sequence[Line]], names: Sequence[str]) -> dict[str, list[Line]]:
+    """The systems whose runs were measured on novel images in all of some experiments, with their lines there."""
+    found = [{system_of(line.entry.row): line for line in lines[name] if "novel" in line.samples} for name in names]
+    first, *rest = found
+    return {system: [each[system] for each in found] for system in first if all(system in each for each in rest)}
+
+
+def _between(ones: Sequence[Line], others: Sequence[Line]) -> Pair:
+    novel = ([line.samples["novel"] for line in each] for each in (ones, others))
+    return Pair(ones[0], others[0], {"novel": difference_of_means(*novel)})
 
 
 def samples_of(entry: Entry) -> dict[str, Sample]:

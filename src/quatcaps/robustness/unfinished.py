@@ -11,6 +11,7 @@ from typing import Any
 
 from torch import Tensor
 
+import quatcaps
 from quatcaps.data.imageset import digest_of
 from quatcaps.errors import QuatcapsError
 from quatcaps.files import explained, read_json, write_json
@@ -71,8 +72,8 @@ class Unfinished:
 
 
 def asked(request: Mapping[str, Any], tensors: Iterable[Tensor]) -> str:
-    """A digest of what was asked for, of the networks and of the images."""
-    digest = hashlib.sha256(json.dumps(request, sort_keys=True).encode())
+    """A digest of what was asked for, of the networks and of the images; another version may attack otherwise."""
+    digest = hashlib.sha256(json.dumps({**request, "version": quatcaps.__version__}, sort_keys=True).encode())
     for tensor in tensors:
         digest.update(tensor.detach().cpu().contiguous().numpy().tobytes())
     return digest.hexdigest()

@@ -1,0 +1,91 @@
+"""`benchmarks/beside_autoattack.py`: what it counts, with something else in the place of AutoAttack's public code."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import beside_autoattack
+from beside_autoattack import NAME, main, parsed, recorded, table_of
+from quatcaps.console import standard_output
+from quatcaps.errors import QuatcapsError
+from quatcaps.weights import card
+
+DOCS = Path(__file__).parents[2] / "docs" / "robustness.md"
+STAND_IN = """
+class Settings: pass
+
+class AutoAttack:
+    def __init__(self, model, norm, eps, version, attacks_to_run, device, verbose, seed):
+        assert (norm, version, device) == ("Linf", "custom", "cpu")
+        assert attacks_to_run == ["apgd-ce", "apgd-t", "fab-t", "square"]
+        self.apgd, self.apgd_targeted, self.fab, self.square = (Settings() for _ in range(4))
+        self.model, self.eps = model, eps
+
+    def run_standard_evaluation(self, pixels, labels, bs):
+        assert {one.n_iter for one in (self.apgd, self.apgd_targeted, self.fab)} == {2}
+        assert (self.apgd_targeted.n_target_classes, self.square.n_queries) == (4, 3)
+        if self.eps > 0.5:
+            return pixels
+        made = pixels.clone()
+        made[0] = 1 - made[0]
+        return made.flip(0) if self.eps > 0.4 else made
+"""
+SHORT = ("--images", "4", "--steps", "2", "--queries", "3")
+
+
+def run(folder: Path, output: Path, *options: str) -> None:
+    main(parsed([str(folder), *SHORT, *options, "--output", str(output)]), standard_output())
+
+
+@pytest.fixture
+def public(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    (tmp_path / "public" / "autoattack").mkdir(parents=True)
+    (tmp_path / "public" / "autoattack" / "__init__.py").write_text(STAND_IN)
+    monkeypatch.delitem(__import__("sys").modules, "autoattack", raising=False)
+    return tmp_path / "public"
+
+
+def test_images_are_counted_by_who_breaks_them(public: Path, tmp_path: Path) -> None:
+    """At ε = 0.6 ours breaks all and the stand-in none; at a millionth ours breaks none; the stand-in one or more."""
+    run(public, tmp_path, "--epsilon", "1e-6,0.6")
+    network = recorded(tmp_path)["qcn-toys"]
+    assert (network["images"], network["dataset"]) == (4, card("qcn-toys").config.dataset)
+    small, large = network["found"]
+    assert large == {"epsilon": 0.6, "clean": 0, "both": 0, "ours_alone": 4, "theirs_alone": 0}
+    assert small["ours_alone"] == small["both"] == 0
+    assert small["theirs_alone"] <= 1, "of one image alone"
+    (first, second) = table_of(recorded(tmp_path)).rows
+    assert first[:3] == ("qcn-toys", "4", "1e-06")
+    assert second == ("qcn-toys", "4", "0.6", "0", "0", "4", "0")
+
+
+def test_networks_stand_beside_each_other(public: Path, tmp_path: Path) -> None:
+    (tmp_path / NAME).write_text('{"format": 1, "networks": {"other": {"images": 1, "found": []}}}')
+    run(public, tmp_path, "--epsilon", "1e-6")
+    assert recorded(tmp_path).keys() == {"other", "qcn-toys"}
+
+
+def test_what_is_wrong_is_told(public: Path, tmp_path: Path) -> None:
+    with pytest.raises(QuatcapsError, match="has no folder autoattack: clone the public code"):
+        run(tmp_path, tmp_path)
+    with pytest.raises(QuatcapsError, match="'little' is no number"):
+        run(public, tmp_path, "--epsilon", "little")
+    with pytest.raises(QuatcapsError, match="has no comparisons"):
+        main(parsed(["--tables", "--output", str(tmp_path)]), standard_output())
+    with pytest.raises(QuatcapsError, match="give where AutoAttack's public code lies"):
+        main(parsed(["--output", str(tmp_path)]), standard_output())
+    (public / "autoattack" / "__init__.py").write_text("import nothing_of_that_name")
+    with pytest.raises(QuatcapsError, match="is not the public code that this was written for"):
+        run(public, tmp_path)
+    assert not (tmp_path / NAME).exists()
+
+
+def test_the_page_of_robustness_has_what_was_found() -> None:
+    text = DOCS.read_text(encoding="utf-8")
+    lines = table_of(recorded(beside_autoattack.RESULTS)).rows
+    assert {line[0] for line in lines} == {"qcn-toys", "qcn-cifar10"}
+    for line in lines:
+        name, *others = line
+        assert "| " + " | ".join((f"`{name}`", *others)) + " |" in text
