@@ -69,7 +69,7 @@ class Affine:
     images: str
     frame: int
     errors: dict[str, Rate]  # by `PARTS`
-    checkpoint: str = ""  # best or last, where a run keeps both
+    checkpoint: str = ""  # best, last or average, where a run keeps more than one
 
     def to_json(self) -> dict[str, Any]:
         rates = {

@@ -52,7 +52,7 @@ class Attacked:
     nearest: dict[str, Distances]
     transfer: dict[str, tuple[Rate, ...]] = field(default_factory=dict)  # by the network that examples were made on
     signs: tuple[Sign, ...] = ()
-    checkpoint: str = ""  # best or last, where a run keeps both
+    checkpoint: str = ""  # best, last or average, where a run keeps more than one
     broken: tuple[tuple[int, ...], ...] = ()  # by ε: the numbers of the images that any of the attacks broke
 
     def success(self, rate: Rate) -> float:
