@@ -2,9 +2,11 @@
 
     git clone https://github.com/fabio-deep/Variational-Capsule-Routing
     git clone https://github.com/Boazrciasn/Quaternion-Capsule-Networks
+    git clone https://github.com/IBM/matrix-capsules-with-em-routing
     python benchmarks/beside_public_code.py vb Variational-Capsule-Routing
     python benchmarks/beside_public_code.py em Quaternion-Capsule-Networks
     python benchmarks/beside_public_code.py qcn Quaternion-Capsule-Networks
+    python benchmarks/beside_public_code.py em-ibm matrix-capsules-with-em-routing    # needs TensorFlow
     python benchmarks/beside_public_code.py --tables
 
 Runs the Python code in the folder that it is given: give one that you trust. Their network is made with their own
@@ -38,6 +40,7 @@ from rich.console import Console
 from torch import Tensor, nn
 from torch.nn import functional
 
+import beside_tensorflow
 from quatcaps.bench.machine import usual_name
 from quatcaps.capsules import Capsules
 from quatcaps.console import say, standard_output
@@ -297,6 +300,14 @@ NETWORKS: Mapping[str, Public] = {
     "em-no-epsilon": Public(
         "EM*, ε = 0", QCN_CODE, ("em-published", NONE), without_epsilon(matrix), matrix_tensors, matrix_capsules
     ),
+    "em-ibm": Public(
+        "EM-IBM, from primary capsules on",
+        "IBM/matrix-capsules-with-em-routing",
+        ("em-ibm-published", {}),
+        lambda folder: beside_tensorflow.Gritzman(folder, CHANNELS, CLASSES, SIDE),
+        beside_tensorflow.tensors,
+        beside_tensorflow.capsules,
+    ),
     "qcn": Public("QCN", QCN_CODE, ("qcn", LOW), quaternions, quaternion_tensors, quaternion_capsules),
     "qcn-three": Public(
         "QCN, three numbers", QCN_CODE, ("qcn", LOW), pure_quaternions, quaternion_tensors, quaternion_capsules
@@ -310,6 +321,15 @@ NETWORKS: Mapping[str, Public] = {
         quaternion_capsules,
     ),
 }
+
+
+NETWORKS_OF: Mapping[str, tuple[str, ...]] = {
+    "vb": ("vb", "vb-five", "vb-five-no-floor"),
+    "em": ("em", "em-no-epsilon"),
+    "em-ibm": ("em-ibm",),
+    "qcn": ("qcn", "qcn-three", "qcn-three-no-epsilon"),
+}
+"""What is compared by one command."""
 
 
 # ---- Both
@@ -482,7 +502,7 @@ def table_of(networks: Mapping[str, Any]) -> Table:
 
 def parsed(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("network", nargs="?", choices=("vb", "em", "qcn"), help="whose")
+    parser.add_argument("network", nargs="?", choices=tuple(NETWORKS_OF), help="whose")
     parser.add_argument("folder", nargs="?", type=Path, help="where its public code lies")
     parser.add_argument("--images", type=int, default=8)
     parser.add_argument("--seed", type=int, default=0)
@@ -498,7 +518,7 @@ def main(options: argparse.Namespace, console: Console) -> None:
             raise QuatcapsError("give a network and where its public code lies, such as vb FOLDER, or --tables")
         at_least_one("images", options.images)
         for key, public in NETWORKS.items():
-            if key.split("-")[0] == options.network:
+            if key in NETWORKS_OF[options.network]:
                 say(console, f"{public.title} of {public.repository} in {options.folder}")
                 found[key] = compare(public, options.folder, options.images, options.seed).to_json()
         write_json(

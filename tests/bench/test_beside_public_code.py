@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import re
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 import beside_public_code
+import beside_tensorflow
 from beside_public_code import (
     NETWORKS,
     Public,
@@ -24,6 +26,7 @@ from beside_public_code import (
     modules_of,
     parsed,
     recorded,
+    take,
 )
 from narrow import NARROW
 from quatcaps.capsules import Capsules
@@ -140,7 +143,7 @@ def test_what_is_missing_is_told(tmp_path: Path) -> None:
 def test_the_page_of_models_has_what_was_found() -> None:
     """Each line of its table: the network, what is largest over layers and backends."""
     text = MODELS.read_text(encoding="utf-8")
-    shown = re.findall(r"^\| (?:VB|EM\\\*|QCN)[^|]*\|.*", text[text.index("Largest differences") :], re.M)
+    shown = re.findall(r"^\| (?:VB|EM\\\*|EM-IBM|QCN)[^|]*\|.*", text[text.index("Largest differences") :], re.M)
     networks = recorded(beside_public_code.RESULTS)
     assert networks.keys() == NETWORKS.keys()
     assert len(shown) == len(networks)
@@ -155,3 +158,31 @@ def test_the_page_of_models_has_what_was_found() -> None:
             for name in ("poses", "activations", "gradients")
         ]
         assert numbers == [f"{number:.0e}".replace("e-0", "e-").replace("e+00", "") for number in largest]
+
+
+def test_weights_for_tensorflow_are_all_of_ours(tmp_path: Path) -> None:
+    """Without TensorFlow, whose part is the routing alone."""
+    theirs = beside_tensorflow.Gritzman(tmp_path, beside_public_code.CHANNELS, beside_public_code.CLASSES, 32)
+    name, settings = NETWORKS["em-ibm"].ours
+    network = build(name, channels=beside_public_code.CHANNELS, classes=beside_public_code.CLASSES, **settings)
+    take(network, beside_tensorflow.tensors(theirs, lambda tensor: tensor.detach()))
+    own = dict(network.named_parameters())
+    assert torch.equal(own["layers.1.maps.weight"][4, 3, 7], theirs.maps[1][0, 4 * 16 + 3, 7].T), "place 4, child 3"
+    assert torch.equal(own["classify.routing.beta_u"], theirs.beta_v[2].flatten())
+    assert sum(each.numel() for each in theirs.parameters()) == 68_754
+
+
+def test_rows_of_poses_change_places() -> None:
+    poses = torch.arange(16.0).expand(2, 5, 16)
+    found = beside_tensorflow.as_ours(poses, torch.zeros(2, 5)).poses[1, 4].tolist()
+    assert found == [4, 5, 6, 7, 0, 1, 2, 3, *range(8, 16)]
+    grid = torch.rand(2, 3, 4, 6, 16)
+    again = beside_tensorflow.as_ours(grid, torch.rand(2, 3, 4, 6, 1))
+    assert torch.equal(again.poses[0, 5, :, 2, 1], grid[0, 2, 1, 5].view(4, 4)[[1, 0, 2, 3]].flatten())
+    assert again.activations.shape == (2, 6, 3, 4)
+
+
+@pytest.mark.skipif(find_spec("tensorflow") is not None, reason="tells what to do without TensorFlow")
+def test_what_tensorflow_is_needed_for_is_told(tmp_path: Path) -> None:
+    with pytest.raises(QuatcapsError, match="needs TensorFlow: pip install tensorflow-cpu"):
+        main(parsed(["em-ibm", str(tmp_path), "--output", str(tmp_path)]), standard_output())
