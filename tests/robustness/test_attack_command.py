@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -260,6 +261,24 @@ def test_an_attack_that_was_stopped_goes_on(
     left = json.loads((there / begun.name).read_text())["found"]
     assert left, "a short look leaves what a longer one found of other attacks"
     assert set(left) < set(json.loads(stopped)["found"])
+
+
+@pytest.mark.parametrize("kind", [(), ("--affine",)])
+def test_ctrl_c_says_what_is_kept(
+    kind: tuple[str, ...], command: Callable, runs: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(sys.modules["quatcaps.cli.attack"], "test_images", interrupted)
+    for where, words in (
+        ((runs["plain"],), "what was finished is kept"),
+        (("--weights", "qcn-mnist", "--output", tmp_path), "what was finished is kept"),
+        (("--weights", "qcn-mnist"), "nothing is kept, as weights have no folder: give --output FOLDER"),
+    ):
+        outcome = command("attack", *where, *kind)
+        assert outcome.code == 130
+        assert words in outcome.err
 
 
 def test_what_was_begun_on_one_machine_goes_on_where_pixels_round_otherwise(

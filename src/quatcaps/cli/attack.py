@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -16,6 +17,7 @@ from quatcaps.cli.networks import Checkpoint, chosen_network, in_words
 from quatcaps.console import counting, say, stages
 from quatcaps.errors import QuatcapsError
 from quatcaps.files import make_folder
+from quatcaps.interrupted import EXIT_CODE
 
 if TYPE_CHECKING:
     from quatcaps.data.imageset import ImageSet
@@ -126,7 +128,8 @@ def attack(
         return test_images(one, images if affine else images or IMAGES, seed, data_dir, console, stage)
 
     if affine:
-        value = affine_changes(networks, shown, chosen, frame, seed, folder, console)
+        with told_if_lost(folder):
+            value = affine_changes(networks, shown, chosen, frame, seed, folder, console)
     else:
         from quatcaps.robustness.attacks import Effort
 
@@ -139,9 +142,28 @@ def attack(
             "seed": seed,
         }
         names = None if attacks is None else [name.strip() for name in attacks.split(",") if name.strip()]
-        value = attacked(networks, shown, chosen, names, options, folder, console)
+        with told_if_lost(folder):
+            value = attacked(networks, shown, chosen, names, options, folder, console)
     if as_json:
         print_json(value)
+
+
+class NothingKeptError(QuatcapsError):
+    """Ctrl-C, where there was no folder to keep anything in."""
+
+    exit_code = EXIT_CODE
+
+
+@contextmanager
+def told_if_lost(folder: Path | None) -> Iterator[None]:
+    try:
+        yield
+    except KeyboardInterrupt:
+        if folder is not None:
+            raise
+        raise NothingKeptError(
+            "interrupted; nothing is kept, as weights have no folder: give --output FOLDER"
+        ) from None
 
 
 def attacked(
