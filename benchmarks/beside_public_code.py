@@ -24,8 +24,10 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import math
 import subprocess
 import sys
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -44,7 +46,7 @@ import beside_tensorflow
 from quatcaps.bench.machine import usual_name
 from quatcaps.capsules import Capsules
 from quatcaps.console import say, standard_output
-from quatcaps.errors import QuatcapsError, at_least_one
+from quatcaps.errors import BackendWarning, QuatcapsError
 from quatcaps.files import read_json, write_json
 from quatcaps.layers import use_backend
 from quatcaps.models import Network, build
@@ -383,6 +385,7 @@ class Compared:
     repository: str
     commit: str
     images: int
+    seed: int
     parameters: int
     machine: str
     versions: dict[str, str]
@@ -407,9 +410,14 @@ def compare(public: Public, folder: Path, images: int, seed: int) -> Compared:
     name, settings = public.ours
     found = {}
     for backend in BACKENDS:
-        network = use_backend(build(name, channels=CHANNELS, classes=CLASSES, **settings).double().train(), backend)
+        network = build(name, channels=CHANNELS, classes=CLASSES, **settings).double().train()
         take(network, public.tensors(theirs, lambda tensor: tensor.detach()))
-        layers = layers_of(network, shown)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", BackendWarning)
+            try:
+                layers = layers_of(use_backend(network, backend), shown)
+            except BackendWarning:
+                continue  # the reference would stand in
         loss_of(layers[-1], labels).backward()
         gradients = public.tensors(theirs, lambda tensor: tensor.grad)
         own = {each: parameter.grad for each, parameter in network.named_parameters()}
@@ -427,6 +435,7 @@ def compare(public: Public, folder: Path, images: int, seed: int) -> Compared:
         repository=public.repository,
         commit=commit_of(folder),
         images=images,
+        seed=seed,
         parameters=sum(each.numel() for each in theirs.parameters() if each.grad is not None),
         machine=usual_name(torch.device("cpu")),
         versions=versions(torch.device("cpu")),
@@ -467,12 +476,23 @@ def difference(one: Tensor | None, other: Tensor) -> float:
     assert one is not None
     if one.shape != other.shape:
         raise QuatcapsError(f"a layer's capsules are {tuple(one.shape)} here and {tuple(other.shape)} in public code")
-    return (one - other).abs().max().item()
+    found = (one - other).abs().max().item()
+    if not math.isfinite(found):
+        raise QuatcapsError("a number is not finite, here or in the public code: nothing can be compared")
+    return found
 
 
 def commit_of(folder: Path) -> str:
-    found = subprocess.run(["git", "-C", str(folder), "rev-parse", "HEAD"], capture_output=True, text=True)
-    return found.stdout.strip() if found.returncode == 0 else "unknown"
+    """Of a clone, and whether its files are those of the commit; of a folder in another repository nothing is known."""
+
+    def git(*words: str) -> str | None:
+        found = subprocess.run(["git", "-C", str(folder), *words], capture_output=True, text=True)
+        return found.stdout.strip() if found.returncode == 0 else None
+
+    top, commit = git("rev-parse", "--show-toplevel"), git("rev-parse", "HEAD")
+    if commit is None or top is None or Path(top).resolve() != folder.resolve():
+        return "unknown"
+    return commit if git("diff", "--quiet", "--diff-filter=M", "HEAD") is not None else f"{commit}, modified"
 
 
 def recorded(folder: Path) -> dict[str, Any]:
@@ -516,7 +536,8 @@ def main(options: argparse.Namespace, console: Console) -> None:
     if not options.tables:
         if options.network is None or options.folder is None:
             raise QuatcapsError("give a network and where its public code lies, such as vb FOLDER, or --tables")
-        at_least_one("images", options.images)
+        if options.images < 2:
+            raise QuatcapsError(f"{options.images} images: public code takes two or more at once")
         for key, public in NETWORKS.items():
             if key in NETWORKS_OF[options.network]:
                 say(console, f"{public.title} of {public.repository} in {options.folder}")

@@ -4,6 +4,7 @@ no part of the tests; a network of ours stands in its place."""
 from __future__ import annotations
 
 import re
+import subprocess
 import sys
 from importlib.util import find_spec
 from pathlib import Path
@@ -70,7 +71,8 @@ def test_another_number_is_seen_from_its_layer_on(tmp_path: Path) -> None:
 
     found = compare(public(changed), tmp_path, 4, 0).found["reference"]
     assert found["poses"][:2] == found["activations"][:2] == [0.0, 0.0]
-    assert all(number > 1e-6 for number in found["activations"][2:])
+    assert all(number > 1e-6 for number in (*found["poses"][3:], *found["activations"][2:]))
+    assert found["poses"][2] > 0
     assert found["gradients"] > 1e-6
 
 
@@ -82,6 +84,49 @@ def test_other_gradients_are_seen(tmp_path: Path) -> None:
     found = compare(public(detached), tmp_path, 4, 0).found["reference"]
     assert found["activations"] == [0.0] * 4
     assert found["gradients"] > 1e-3
+
+    def halved(theirs: nn.Module, of: Reader) -> dict[str, Tensor]:
+        """All their gradients are half of ours."""
+        values = tensors(theirs, of)
+        weights = all(torch.equal(values[name], parameter) for name, parameter in theirs.named_parameters())
+        return values if weights else {name: value / 2 for name, value in values.items()}
+
+    for backend in ("reference", "native"):
+        assert compare(public(tensors=halved), tmp_path, 4, 0).found[backend]["gradients"] == pytest.approx(1)
+
+
+def test_numbers_that_are_not_finite_are_no_agreement(tmp_path: Path) -> None:
+    def broken(theirs: nn.Module, of: Reader) -> dict[str, Tensor]:
+        values = tensors(theirs, of)
+        if not torch.equal(values["classify.maps.angle"], theirs.get_parameter("classify.maps.angle")):
+            values["classify.routing.beta_a"] = values["classify.routing.beta_a"] * torch.nan
+        return values
+
+    with pytest.raises(QuatcapsError, match="a number is not finite"):
+        compare(public(tensors=broken), tmp_path, 4, 0)
+
+
+def test_a_backend_that_the_reference_stands_in_for_is_left_out(tmp_path: Path) -> None:
+    least = {"pose": "matrix", "routing": {"name": "vb", "least_density": 1e-11}, **NARROW}
+    made = lambda folder: use_backend(build("qcn", channels=2, classes=5, **least), "reference")  # noqa: E731
+    found = compare(Public("theirs", "someone/something", ("qcn", least), made, tensors, layers_of), tmp_path, 4, 0)
+    assert found.found.keys() == {"reference"}
+
+
+def test_routing_without_the_fourth_number() -> None:
+    given: list[tuple[Tensor, ...]] = []
+
+    def routing(votes: Tensor, activations: Tensor, size: tuple[int, ...]) -> tuple[Tensor, Tensor, Tensor]:
+        given.append((votes, activations))
+        assert size == (2, 6, 3, 1)
+        return votes.mean(1).unsqueeze(-1), activations, activations
+
+    votes, activations = torch.rand(2, 5, 6, 4), torch.rand(2, 6)
+    poses, same, _ = beside_public_code.without_fourth(routing)(votes, activations, (2, 6, 4, 1))
+    assert torch.equal(given[0][0], votes[..., 1:])
+    assert same is activations
+    assert torch.equal(poses[..., 1:, 0], votes.mean(1)[..., 1:])
+    assert not poses[..., 0, 0].any()
 
 
 def test_a_network_that_does_not_fit_is_refused(tmp_path: Path) -> None:
@@ -130,14 +175,31 @@ def test_what_is_missing_is_told(tmp_path: Path) -> None:
     for arguments, words in (
         ([], "give a network and where its public code lies"),
         (["--tables"], "has no comparisons: compare a network first"),
-        (["vb", "folder", "--images", "0"], "images"),
+        (["vb", "folder", "--images", "1"], "1 images: public code takes two or more at once"),
     ):
         with pytest.raises(QuatcapsError, match=words):
             main(parsed([*arguments, "--output", str(tmp_path)]), standard_output())
     (tmp_path / beside_public_code.NAME).write_text('{"format": 7}')
     with pytest.raises(QuatcapsError, match="no comparisons with public code in format 1"):
         recorded(tmp_path)
+
+
+def test_the_commit_is_that_of_the_clone_alone(tmp_path: Path) -> None:
+    def git(*words: str) -> str:
+        identity = ("-c", "user.name=one", "-c", "user.email=one@example.org")
+        done = subprocess.run(["git", "-C", tmp_path, *identity, *words], check=True, capture_output=True, text=True)
+        return done.stdout.strip()
+
     assert commit_of(tmp_path) == "unknown"
+    git("init", "--quiet")
+    (tmp_path / "inside").mkdir()
+    (tmp_path / "layers.py").write_text("one = 1\n")
+    git("add", "layers.py")
+    git("commit", "--quiet", "--message", "one")
+    assert commit_of(tmp_path) == git("rev-parse", "HEAD")
+    assert commit_of(tmp_path / "inside") == "unknown", "a copy in another repository"
+    (tmp_path / "layers.py").write_text("one = 2\n")
+    assert commit_of(tmp_path) == git("rev-parse", "HEAD") + ", modified"
 
 
 def test_the_page_of_models_has_what_was_found() -> None:
