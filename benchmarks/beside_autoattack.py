@@ -27,13 +27,12 @@ import torch
 from rich.console import Console
 from torch import Tensor
 
-from beside_public_code import commit_of
+from public_clones import commit_of, importing_from, record, recorded
 from quatcaps.bench.machine import usual_name
 from quatcaps.cli.attack import numbers_of
 from quatcaps.console import say, standard_output
 from quatcaps.data.store import data_folder
 from quatcaps.errors import QuatcapsError, at_least_one
-from quatcaps.files import read_json, write_json
 from quatcaps.report.tables import Table
 from quatcaps.robustness import Effort, Victim, attack, some_images, under_attack
 from quatcaps.robustness.trials import pixels_of
@@ -43,7 +42,6 @@ from quatcaps.weights.zoo import named_or_run
 
 RESULTS = Path(__file__).parent / "results"
 NAME = "beside-autoattack.json"
-FORMAT = 1
 CPU = torch.device("cpu")
 ORDER = ("apgd-ce", "apgd-t", "fab-t", "square")
 """The standard AutoAttack."""
@@ -106,23 +104,8 @@ def broken_by_public(
 def public_code(folder: Path) -> Any:
     if not (folder / "autoattack").is_dir():
         raise QuatcapsError(f"{folder} has no folder autoattack: clone the public code, and give where it lies")
-    sys.path.insert(0, str(folder))
-    try:
+    with importing_from(folder):
         return importlib.import_module("autoattack")
-    except ImportError as error:
-        raise QuatcapsError(f"{folder} is not the public code that this was written for: {error!r}") from error
-    finally:
-        sys.path.remove(str(folder))
-
-
-def recorded(folder: Path) -> dict[str, Any]:
-    path = folder / NAME
-    if not path.exists():
-        return {}
-    value = read_json(path, "comparisons with AutoAttack's public code")
-    if value.get("format") != FORMAT or not isinstance(value.get("networks"), dict):
-        raise QuatcapsError(f"{path} has no such comparisons in format {FORMAT}: move it out of this folder")
-    return value["networks"]
 
 
 def table_of(networks: Mapping[str, Any]) -> Table:
@@ -157,7 +140,8 @@ def parsed(arguments: Sequence[str] | None = None) -> argparse.Namespace:
 
 
 def main(options: argparse.Namespace, console: Console) -> None:
-    found = recorded(options.output)
+    path = options.output / NAME
+    found = recorded(path)
     if not options.tables:
         if options.folder is None:
             raise QuatcapsError("give where AutoAttack's public code lies, or --tables")
@@ -181,9 +165,9 @@ def main(options: argparse.Namespace, console: Console) -> None:
             "date": datetime.now(UTC).strftime("%Y-%m-%d"),
             "found": lines,
         }
-        write_json(options.output / NAME, {"format": FORMAT, "networks": found})
+        record(path, found)
     if not found:
-        raise QuatcapsError(f"{options.output / NAME} has no comparisons: compare a network first")
+        raise QuatcapsError(f"{path} has no comparisons: compare a network first")
     console.print(table_of(found).rich(console.width))
 
 

@@ -25,7 +25,6 @@ from __future__ import annotations
 import argparse
 import importlib
 import math
-import subprocess
 import sys
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -43,11 +42,11 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 import beside_tensorflow
+from public_clones import commit_of, importing_from, record, recorded
 from quatcaps.bench.machine import usual_name
 from quatcaps.capsules import Capsules
 from quatcaps.console import say, standard_output
 from quatcaps.errors import BackendWarning, QuatcapsError
-from quatcaps.files import read_json, write_json
 from quatcaps.layers import use_backend
 from quatcaps.models import Network, build
 from quatcaps.report.tables import Table
@@ -55,7 +54,6 @@ from quatcaps.training.run import versions
 
 RESULTS = Path(__file__).parent / "results"
 NAME = "beside-public-code.json"
-FORMAT = 1
 CHANNELS, CLASSES, SIDE = 2, 5, 32
 BACKENDS = ("reference", "native")
 UNUSED = ("torchvision", "tensorboardX", "norb")
@@ -340,23 +338,17 @@ NETWORKS_OF: Mapping[str, tuple[str, ...]] = {
 @contextmanager
 def modules_of(folder: Path) -> Iterator[None]:
     """Lets modules of a folder be imported by their names, in float64, and forgets them."""
-    if not folder.is_dir():
-        raise QuatcapsError(f"{folder} is no folder: clone the public code, and give where it lies")
-    stubs = {name: stub(name) for name in UNUSED}
     kept = {name: module for name, module in sys.modules.items() if name in (*UNUSED, *SIDEWAYS)}
-    sys.path.insert(0, str(folder))
-    sys.modules.update(stubs)
-    torch.set_default_dtype(torch.float64)
-    try:
-        yield
-    except (ImportError, AttributeError, TypeError) as error:
-        raise QuatcapsError(f"{folder} is not the public code that this was written for: {error!r}") from error
-    finally:
-        torch.set_default_dtype(torch.float32)
-        sys.path.remove(str(folder))
-        for name in (*UNUSED, *SIDEWAYS):
-            sys.modules.pop(name, None)
-        sys.modules.update(kept)
+    with importing_from(folder):
+        sys.modules.update({name: stub(name) for name in UNUSED})
+        torch.set_default_dtype(torch.float64)
+        try:
+            yield
+        finally:
+            torch.set_default_dtype(torch.float32)
+            for name in (*UNUSED, *SIDEWAYS):
+                sys.modules.pop(name, None)
+            sys.modules.update(kept)
 
 
 def stub(name: str) -> ModuleType:
@@ -482,31 +474,6 @@ def difference(one: Tensor | None, other: Tensor) -> float:
     return found
 
 
-def commit_of(folder: Path) -> str:
-    """Of a clone, and whether its files are those of the commit; of a folder in another repository nothing is known."""
-
-    def git(*words: str) -> str | None:
-        found = subprocess.run(["git", "-C", str(folder), *words], capture_output=True, text=True)
-        return found.stdout.strip() if found.returncode == 0 else None
-
-    top, commit = git("rev-parse", "--show-toplevel"), git("rev-parse", "HEAD")
-    if commit is None or top is None or Path(top).resolve() != folder.resolve():
-        return "unknown"
-    return commit if git("diff", "--quiet", "--diff-filter=M", "HEAD") is not None else f"{commit}, modified"
-
-
-def recorded(folder: Path) -> dict[str, Any]:
-    path = folder / NAME
-    if not path.exists():
-        return {}
-    value = read_json(path, "comparisons with public code")
-    if value.get("format") != FORMAT or not isinstance(value.get("networks"), dict):
-        raise QuatcapsError(
-            f"{path} has no comparisons with public code in format {FORMAT}: move it out of this folder"
-        )
-    return value["networks"]
-
-
 def table_of(networks: Mapping[str, Any]) -> Table:
     lines = []
     for compared in networks.values():
@@ -532,7 +499,8 @@ def parsed(arguments: Sequence[str] | None = None) -> argparse.Namespace:
 
 
 def main(options: argparse.Namespace, console: Console) -> None:
-    found = recorded(options.output)
+    path = options.output / NAME
+    found = recorded(path)
     if not options.tables:
         if options.network is None or options.folder is None:
             raise QuatcapsError("give a network and where its public code lies, such as vb FOLDER, or --tables")
@@ -542,11 +510,9 @@ def main(options: argparse.Namespace, console: Console) -> None:
             if key in NETWORKS_OF[options.network]:
                 say(console, f"{public.title} of {public.repository} in {options.folder}")
                 found[key] = compare(public, options.folder, options.images, options.seed).to_json()
-        write_json(
-            options.output / NAME, {"format": FORMAT, "networks": {key: found[key] for key in NETWORKS if key in found}}
-        )
+        record(path, {key: found[key] for key in NETWORKS if key in found})
     if not found:
-        raise QuatcapsError(f"{options.output / NAME} has no comparisons: compare a network first")
+        raise QuatcapsError(f"{path} has no comparisons: compare a network first")
     console.print(table_of(found).rich(console.width))
 
 

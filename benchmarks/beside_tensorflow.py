@@ -19,6 +19,7 @@ from unittest.mock import MagicMock, patch
 import torch
 from torch import Tensor, nn
 
+from public_clones import importing_from
 from quatcaps.capsules import Capsules
 from quatcaps.errors import QuatcapsError
 from quatcaps.models import build
@@ -150,13 +151,11 @@ def code_of(folder: Path) -> Iterator[tuple[Any, Any, MagicMock]]:
     stubs = {name: MagicMock() for name in STUBS}
     stubs["config"].FLAGS = SimpleNamespace(iter_routing=ITERATIONS, final_lambda=0.01, epsilon=1e-9)
     with patch.dict(sys.modules, {"tensorflow": given, **stubs}):
-        sys.path.insert(0, str(folder))
         try:
-            layers = importlib.import_module("layers")
-            variable = sys.modules["utils"].slim.model_variable
-            yield given, layers, variable
+            with importing_from(folder):
+                layers = importlib.import_module("layers")
+                yield given, layers, sys.modules["utils"].slim.model_variable
         finally:
-            sys.path.remove(str(folder))
             for name in CODE:
                 sys.modules.pop(name, None)
 

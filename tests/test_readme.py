@@ -105,6 +105,18 @@ def test_the_readme_shows_evidence_of_new_viewpoints() -> None:
             assert cells[place - 1] == row[column].split(" ")[0] + ARROWS.get(row[-1], ""), (experiment, system)
 
 
+def test_the_readme_says_who_trails_qcn() -> None:
+    """Under both strict protocols, of the systems that have no row of their own."""
+    tables = (RESULTS / "evidence.md").read_text(encoding="utf-8").replace("\\", "").split("\n**")
+    told = []
+    for experiment in ("Azimuth, strict", "Elevation, strict"):
+        (table,) = (each for each in tables if each.startswith(f"{experiment}: error at the end"))
+        (row,) = (row for row in rows(table) if row[0] == "EM*")
+        assert row[-1] == "QCN is better"
+        told.append(f"{float(row[4].split(' ')[0]):.1f}")
+    assert f"EM* ({' and '.join(told)}%) trail QCN" in README
+
+
 def test_the_page_of_evidence_shows_pairs_over_both_viewpoints() -> None:
     """A pair in each row; its difference and its chance among all, strict and pooled, or that it was not measured."""
     page = (Path(__file__).parents[1] / "docs" / "evidence.md").read_text(encoding="utf-8")

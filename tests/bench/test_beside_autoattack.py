@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 import beside_autoattack
-from beside_autoattack import NAME, main, parsed, recorded, table_of
+from beside_autoattack import NAME, main, parsed, table_of
+from public_clones import recorded
 from quatcaps.console import standard_output
 from quatcaps.errors import QuatcapsError
 from quatcaps.weights import card
@@ -52,18 +53,18 @@ def test_images_are_counted_by_who_breaks_them(public: Path, tmp_path: Path) -> 
     """Ours breaks none at a millionth, and all of a large ε. The stand-in puts an image of another class in the place
     of the first one, and at ε = 0.8 changes nothing."""
     run(public, tmp_path, "--epsilon", "1e-6,0.6,0.8")
-    network = recorded(tmp_path)["qcn-toys"]
+    network = recorded(tmp_path / NAME)["qcn-toys"]
     assert (network["images"], network["dataset"]) == (4, card("qcn-toys").config.dataset)
     found = [tuple(line.values()) for line in network["found"]]
     assert found == [(1e-6, 0, 0, 0, 1), (0.6, 0, 1, 3, 0), (0.8, 0, 0, 4, 0)]
     assert [*network["found"][0]] == ["epsilon", "clean", "both", "ours_alone", "theirs_alone"]
-    assert table_of(recorded(tmp_path)).rows[1] == ("qcn-toys", "4", "0.6", "0", "1", "3", "0")
+    assert table_of(recorded(tmp_path / NAME)).rows[1] == ("qcn-toys", "4", "0.6", "0", "1", "3", "0")
 
 
 def test_networks_stand_beside_each_other(public: Path, tmp_path: Path) -> None:
     (tmp_path / NAME).write_text('{"format": 1, "networks": {"other": {"images": 1, "found": []}}}')
     run(public, tmp_path, "--epsilon", "1e-6")
-    assert recorded(tmp_path).keys() == {"other", "qcn-toys"}
+    assert recorded(tmp_path / NAME).keys() == {"other", "qcn-toys"}
 
 
 def test_what_is_wrong_is_told(public: Path, tmp_path: Path) -> None:
@@ -83,7 +84,7 @@ def test_what_is_wrong_is_told(public: Path, tmp_path: Path) -> None:
 
 def test_the_page_of_robustness_has_what_was_found() -> None:
     text = DOCS.read_text(encoding="utf-8")
-    lines = table_of(recorded(beside_autoattack.RESULTS)).rows
+    lines = table_of(recorded(beside_autoattack.RESULTS / NAME)).rows
     assert {line[0] for line in lines} == {"qcn-toys", "qcn-cifar10"}
     for line in lines:
         name, *others = line

@@ -20,16 +20,15 @@ from beside_public_code import (
     NETWORKS,
     Public,
     Reader,
-    commit_of,
     compare,
     layers_of,
     main,
     modules_of,
     parsed,
-    recorded,
     take,
 )
 from narrow import NARROW
+from public_clones import commit_of, recorded
 from quatcaps.capsules import Capsules
 from quatcaps.console import standard_output
 from quatcaps.errors import QuatcapsError
@@ -181,7 +180,7 @@ def test_what_is_missing_is_told(tmp_path: Path) -> None:
             main(parsed([*arguments, "--output", str(tmp_path)]), standard_output())
     (tmp_path / beside_public_code.NAME).write_text('{"format": 7}')
     with pytest.raises(QuatcapsError, match="no comparisons with public code in format 1"):
-        recorded(tmp_path)
+        recorded(tmp_path / beside_public_code.NAME)
 
 
 def test_the_commit_is_that_of_the_clone_alone(tmp_path: Path) -> None:
@@ -206,7 +205,7 @@ def test_the_page_of_models_has_what_was_found() -> None:
     """Each line of its table: the network, what is largest over layers and backends."""
     text = MODELS.read_text(encoding="utf-8")
     shown = re.findall(r"^\| (?:VB|EM\\\*|EM-IBM|QCN)[^|]*\|.*", text[text.index("Largest differences") :], re.M)
-    networks = recorded(beside_public_code.RESULTS)
+    networks = recorded(beside_public_code.RESULTS / beside_public_code.NAME)
     assert networks.keys() == NETWORKS.keys()
     assert len(shown) == len(networks)
     for line, network in zip(shown, networks.values(), strict=True):

@@ -156,6 +156,7 @@ class NothingKeptError(QuatcapsError):
 
 @contextmanager
 def told_if_lost(folder: Path | None) -> Iterator[None]:
+    """Ctrl-C says so where nothing is kept."""
     try:
         yield
     except KeyboardInterrupt:

@@ -100,7 +100,7 @@ TWINS = {REFERENCE: "qcn/best", "resnet-272k": "resnet-20", "cnn": "cnn"}
 RUNS_A_FOLD = 2
 """Of toys, in the search of a strict experiment."""
 SLOW = ("em", "vb")
-"""Hours for a run where images are many: there they are trained only if asked for by name."""
+"""Several times as long as the others: where images are many they are trained only if asked for by name."""
 
 
 @dataclass(frozen=True)

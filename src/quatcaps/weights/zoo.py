@@ -45,8 +45,8 @@ def load(name: str | Path, classes: int | Sequence[str] | None = None, *, checkp
     `network.save_pretrained` wrote, or of a .safetensors file with its card beside it. `network.preprocess` makes what
     it takes from pictures, `network.class_names` says what its classes are.
     classes: how many it shall have instead, or their names; then what belongs to the classes begins anew, for
-    fine-tuning. checkpoint: of a run, `best` by its validation images, `last`, or `average`,
-    of the last one's weights; without, the best if it keeps one.
+    fine-tuning. checkpoint: of a run, `best` by its validation images, `last`, or `average`, of the last one's weights;
+    without, the best if it keeps one.
 
     >>> import torch
     >>> network = load("qcn-mnist", classes=["round", "straight"])
