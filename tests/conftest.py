@@ -54,6 +54,14 @@ def toys_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
+def few_toys(toys_folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of `toys_folder`, whose toys stand in for `toys-many`, which would take a minute to render: what
+    published weights of that dataset are shown."""
+    monkeypatch.setitem(data.DATASETS, "toys-many", data.DATASETS["toys-mini"])
+    return toys_folder
+
+
+@pytest.fixture
 def unchecked() -> Iterator[None]:
     """Without the checks of shapes and types in this process, for tests of whole runs: what they call has tests of its
     own that are checked."""

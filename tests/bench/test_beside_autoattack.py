@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -25,8 +26,8 @@ class AutoAttack:
         self.model, self.eps = model, eps
 
     def run_standard_evaluation(self, pixels, labels, bs):
-        assert {one.n_iter for one in (self.apgd, self.apgd_targeted, self.fab)} == {2}
-        assert {one.n_restarts for one in (self.apgd, self.apgd_targeted, self.fab)} == {5}
+        assert {one.n_iter for one in (self.apgd, self.apgd_targeted, self.fab)} == {1}
+        assert {one.n_restarts for one in (self.apgd, self.apgd_targeted, self.fab)} == {2}
         assert (self.apgd_targeted.n_target_classes, self.fab.n_target_classes, self.square.n_queries) == (4, 4, 3)
         if self.eps > 0.7:
             return pixels
@@ -34,11 +35,18 @@ class AutoAttack:
         made[0] = pixels[labels != labels[0]][0]
         return made
 """
-SHORT = ("--images", "4", "--steps", "2", "--queries", "3", "--restarts", "5")
+SHORT = ("--images", "4", "--steps", "1", "--queries", "3", "--restarts", "2")
 
 
-def run(folder: Path, output: Path, *options: str) -> None:
-    main(parsed([str(folder), *SHORT, *options, "--output", str(output)]), standard_output())
+@pytest.fixture
+def run(few_toys: Path) -> Callable[..., None]:
+    """The command, of a folder with public code and one for what is written."""
+
+    def command(folder: Path, output: Path, *options: str) -> None:
+        given = [str(folder), *SHORT, *options, "--data-dir", str(few_toys), "--output", str(output)]
+        main(parsed(given), standard_output())
+
+    return command
 
 
 @pytest.fixture
@@ -49,7 +57,8 @@ def public(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "public"
 
 
-def test_images_are_counted_by_who_breaks_them(public: Path, tmp_path: Path) -> None:
+@pytest.mark.usefixtures("unchecked")
+def test_images_are_counted_by_who_breaks_them(run: Callable[..., None], public: Path, tmp_path: Path) -> None:
     """Ours breaks none at a millionth, and all of a large ε. The stand-in puts an image of another class in the place
     of the first one, and at ε = 0.8 changes nothing."""
     run(public, tmp_path, "--epsilon", "1e-6,0.6,0.8")
@@ -61,13 +70,14 @@ def test_images_are_counted_by_who_breaks_them(public: Path, tmp_path: Path) -> 
     assert table_of(recorded(tmp_path / NAME)).rows[1] == ("qcn-toys", "4", "0.6", "0", "1", "3", "0")
 
 
-def test_networks_stand_beside_each_other(public: Path, tmp_path: Path) -> None:
+@pytest.mark.usefixtures("unchecked")
+def test_networks_stand_beside_each_other(run: Callable[..., None], public: Path, tmp_path: Path) -> None:
     (tmp_path / NAME).write_text('{"format": 1, "networks": {"other": {"images": 1, "found": []}}}')
     run(public, tmp_path, "--epsilon", "1e-6")
     assert recorded(tmp_path / NAME).keys() == {"other", "qcn-toys"}
 
 
-def test_what_is_wrong_is_told(public: Path, tmp_path: Path) -> None:
+def test_what_is_wrong_is_told(run: Callable[..., None], public: Path, tmp_path: Path) -> None:
     with pytest.raises(QuatcapsError, match="has no folder autoattack: clone the public code"):
         run(tmp_path, tmp_path)
     with pytest.raises(QuatcapsError, match="'little' is no number"):

@@ -345,6 +345,6 @@ def test_of_one_epsilon_nothing_is_said_of_growing_ones(
         assert ("growing ε" in {sign["check"] for sign in value["networks"][0]["masking"]}) == said
 
 
-def test_weights_without_a_folder_say_that_nothing_is_kept(command: Callable, toys_folder: Path) -> None:
-    given = ("--attacks", "fgsm", "--no-masking", "--data-dir", toys_folder, *SHORT)
+def test_weights_without_a_folder_say_that_nothing_is_kept(command: Callable, few_toys: Path) -> None:
+    given = ("--attacks", "fgsm", "--no-masking", "--data-dir", few_toys, *SHORT)
     assert "if you give --output" in command("attack", "--weights", "qcn-toys", *given).out

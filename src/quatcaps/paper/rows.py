@@ -16,7 +16,7 @@ from quatcaps.paper.ablation import rows_of_ablation
 from quatcaps.paper.evidence_rows import rows_of_evidence
 from quatcaps.paper.matching import REFERENCES
 from quatcaps.paper.pose_rows import rows_of_poses
-from quatcaps.paper.public_code import BESIDE, VARIANTS
+from quatcaps.paper.public_code import BESIDE, PLAIN, VARIANTS
 from quatcaps.paper.recipes import Recipe, best, best_of_viewpoints, paper
 from quatcaps.paper.row import GRITZMAN, HINTON, RIBEIRO, Published, Quoted, Row, whole
 from quatcaps.paper.setting_rows import KNOWN, rows_of_settings
@@ -56,8 +56,6 @@ MATRIX = {**FOLLOWED, "weight_decay": 2e-7}
 """What the paper's matrix capsules have beside its own settings."""
 VARIATIONAL = {**FOLLOWED, "loss": "cross-entropy", "learning_rate": 1e-3, "batch": 128}
 """Routing via variational Bayes has the loss, the rate and the batches of its authors' public code."""
-CONTROL: Mapping[str, Any] = {"loss": "cross-entropy", "schedule": "cosine", "learning_rate": 1e-3}
-"""What plain networks have beside the paper's settings where viewpoints are new."""
 ONCE = {"evaluate_every": 0}
 """The test images are measured at the end alone."""
 EVERY_EPOCH = {"evaluate_every": 1, "evaluate_images": 0, "test_crops": 1, "epochs": 60}
@@ -67,15 +65,15 @@ compared there, not at the end of the paper's 300 epochs."""
 
 def plain(dataset: str = "toys") -> TrainingConfig:
     """A plain network under the paper's settings, with a loss and a rate of its own."""
-    return paper(dataset).changed(CONTROL)
+    return paper(dataset).changed(PLAIN)
 
 
 def control(dataset: str = "toys") -> TrainingConfig:
     """A plain network that is given what `best` gives QCN: images, batches, epochs, weight decay, averaged weights. Its
     loss and its rate are its own; nothing was tried for it."""
     given = best(dataset)
-    rate = CONTROL["learning_rate"] * math.sqrt(given.batch / 64)
-    own = {**CONTROL, "learning_rate": rate, "score_scale": 1.0, "label_smoothing": 0.0, "model_settings": {}}
+    rate = PLAIN["learning_rate"] * math.sqrt(given.batch / 64)
+    own = {**PLAIN, "learning_rate": rate, "score_scale": 1.0, "label_smoothing": 0.0, "model_settings": {}}
     return given.changed(own)
 
 
