@@ -2,12 +2,17 @@
 
     python benchmarks/late_epochs.py smallnorb/qcn/paper --last 20
     python benchmarks/late_epochs.py smallnorb/qcn/paper --set model=qcn-coarse --set epochs=24 --images 5000
+    python benchmarks/late_epochs.py smallnorb/cnn/paper --set epochs=24 --bilinear
     python benchmarks/late_epochs.py --tables
 
 Trains a row of `quatcaps reproduce` and measures after every one of the last epochs: the network with the running
 statistics of batch normalisation, as all tables have it; with statistics of 100 more training batches; and a running
 average of its weights, which follows the run and changes nothing of it, in the same two ways. If new statistics calm
 the errors, the running ones were the cause; if the average does, it was the rate. No epoch is chosen by them.
+
+--bilinear asks what another way to shrink images does: those of 96×96 are shrunk to 48×48 by means over 2×2 pixels
+here, and by others as Pillow's bilinear filter does it, with weights of 1, 3, 3, 1 in either direction. If pixels are
+doubled already, as in a copy of smallNORB, that filter leaves 1, 6, 1 of the means.
 
 Writes a record of each run to --output, where a run that is there already is not trained again, and draws all of them.
 """
@@ -20,7 +25,7 @@ import math
 import statistics
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from itertools import islice
 from pathlib import Path
@@ -29,6 +34,7 @@ from typing import Any
 import torch
 from matplotlib.ticker import NullFormatter, ScalarFormatter
 from rich.console import Console
+from torch import Tensor
 
 from quatcaps.bench.machine import usual_name
 from quatcaps.console import say, standard_output
@@ -60,6 +66,7 @@ RUNNING, NEW = "running statistics", "new statistics"
 AVERAGE, NEW_AVERAGE = "averaged weights", "averaged weights, new statistics"
 WAYS = (RUNNING, NEW, AVERAGE, NEW_AVERAGE)
 COLOURS = dict(zip(WAYS, (BLUE, VERMILLION, GREEN, ORANGE), strict=True))
+BILINEAR = "bilinear"
 FORMAT = 1
 TICKS, LEAST_SHOWN = (1, 2, 3, 4, 5, 7, 10, 15, 20, 30, 50), 0.1
 """In %."""
@@ -78,10 +85,12 @@ class Followed:
     date: str
     epochs: tuple[int, ...]
     errors: dict[str, tuple[float, ...]]
+    bilinear: bool = False
 
     @property
     def name(self) -> str:
-        return f"{self.key}, {self.config.model}, {self.config.epochs} epochs"
+        changed = f", {BILINEAR}" if self.bilinear else ""
+        return f"{self.key}, {self.config.model}, {self.config.epochs} epochs{changed}"
 
     def to_json(self) -> dict[str, Any]:
         return {"format": FORMAT, **vars(self), "config": self.config.to_json()}
@@ -135,6 +144,20 @@ def follow(config: TrainingConfig, experiment: Experiment, device: torch.device,
             epochs=tuple(epochs),
             errors={way: tuple(found) for way, found in errors.items() if found},
         )
+
+
+def filter_matrix(side: int) -> Tensor:
+    """(side, side): every pixel of a line as a mean of itself and its neighbours, of which there is one at an end."""
+    weights = 6 * torch.eye(side) + torch.ones(side - 1).diag(1) + torch.ones(side - 1).diag(-1)
+    return weights / weights.sum(1, keepdim=True)
+
+
+def bilinear(images: ImageSet) -> ImageSet:
+    """Images whose pixels were doubled before, as if Pillow had shrunk those to their half with its bilinear filter:
+    weights of 1, 3, 3, 1 in either direction, of which the means of pairs get 1, 6, 1."""
+    along = [filter_matrix(side) for side in images.size]
+    pieces = [(along[0] @ some.float() @ along[1].T).add(0.5).to(torch.uint8) for some in images.stored.split(1000)]
+    return replace(images, stored=torch.cat(pieces))
 
 
 def fresh(config: TrainingConfig, images: ImageSet, device: torch.device) -> Network:
@@ -219,11 +242,12 @@ def recorded(folder: Path) -> list[Followed]:
     return [Followed.read(path) for path in sorted(folder.glob("*.json"))]
 
 
-def path_of(folder: Path, key: str, config: TrainingConfig) -> Path:
-    """Where the record of a run lies, by its row, what was changed of it, and its seed."""
+def path_of(folder: Path, key: str, config: TrainingConfig, shrunk: bool = False) -> Path:
+    """Where the record of a run lies, by its row, what was changed of it, and its seed. shrunk: bilinearly."""
     row = ROWS[key].config(config.seed).whole()
     changed = {name: value for name, value in config.whole().items() if value != row[name] and name not in UNCOUNTED}
-    words = [key.replace("/", "-"), *(f"{name}={value}" for name, value in changed.items()), f"seed-{config.seed}"]
+    words = [key.replace("/", "-"), *(f"{name}={value}" for name, value in changed.items())]
+    words += [*([BILINEAR] if shrunk else []), f"seed-{config.seed}"]
     return folder / f"{','.join(words)}.json"
 
 
@@ -252,6 +276,7 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="a change to its settings")
     parser.add_argument("--last", type=int, default=20, help="how many epochs are measured, up to the last")
     parser.add_argument("--images", type=int, default=0, help="test images that are measured, a fixed choice; 0: all")
+    parser.add_argument("--bilinear", action="store_true", help="images as Pillow's bilinear filter shrinks them")
     parser.add_argument("--device", default="auto")
     parser.add_argument("--data-dir", type=Path)
     parser.add_argument("--output", type=Path, default=RESULTS)
@@ -269,7 +294,7 @@ def main(options: argparse.Namespace, console: Console) -> None:
                 raise QuatcapsError(f"--set {change}: give NAME=VALUE, such as epochs=20")
         changes = dict(change.split("=", 1) for change in options.set)
         config = configured(options.row, options.seed, {**changes, "evaluate_images": options.images})
-        path = path_of(options.output, options.row, config)
+        path = path_of(options.output, options.row, config, options.bilinear)
         if path.exists():
             say(console, f"{path} is there already")
         else:
@@ -284,12 +309,15 @@ def main(options: argparse.Namespace, console: Console) -> None:
 def train(options: argparse.Namespace, config: TrainingConfig, path: Path, console: Console) -> None:
     device = choose_device(options.device)
     experiment = load_run_images(config, options.data_dir, console)
+    if options.bilinear:
+        tests = {name: bilinear(images) for name, images in experiment.tests.items()}
+        experiment = replace(experiment, training=bilinear(experiment.training), tests=tests)
     found = None
     for found in follow(config, experiment, device, options.last):
         now = ", ".join(f"{way} {errors[-1]:.2f}%" for way, errors in found.errors.items())
         say(console, f"epoch {found.epochs[-1]} of {config.epochs}: {now}")
     assert found is not None
-    write_json(path, Followed(**{**vars(found), "key": options.row}).to_json())
+    write_json(path, replace(found, key=options.row, bilinear=options.bilinear).to_json())
 
 
 if __name__ == "__main__":

@@ -5,13 +5,16 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
+from PIL import Image
 
 import late_epochs
 import pictures
 from late_epochs import AVERAGE, NEW, NEW_AVERAGE, RUNNING, Followed, configured, draw, follow, path_of, table_of
 from narrow import NARROW
+from quatcaps.console import standard_output
 from quatcaps.data.imageset import ImageSet
 from quatcaps.data.splits import Experiment
 from quatcaps.errors import QuatcapsError
@@ -112,6 +115,43 @@ def test_a_record_is_named_by_what_was_changed(tmp_path: Path) -> None:
     assert path_of(tmp_path, row, changed).name == "smallnorb-qcn-paper,model=qcn-coarse,epochs=20,seed-0.json"
     with pytest.raises(QuatcapsError, match="no row 'smallnorb/qcn': quatcaps reproduce table2 systems --list"):
         configured("smallnorb/qcn", 0, {})
+
+
+def test_images_are_shrunk_as_pillow_shrinks_them(noise_images: ImageSet) -> None:
+    found = late_epochs.bilinear(noise_images).stored
+    for image, views in zip(noise_images.stored[:5], found, strict=False):
+        for pixels, ours in zip(image.numpy(), views.numpy(), strict=True):
+            doubled = Image.fromarray(pixels.repeat(2, axis=0).repeat(2, axis=1))
+            theirs = np.asarray(doubled.resize(pixels.shape[::-1], Image.Resampling.BILINEAR))
+            assert np.abs(theirs.astype(int) - ours).max() <= 1, "Pillow rounds twice"
+    assert not torch.equal(found, noise_images.stored)
+
+
+def test_bilinear_images_are_trained_on_and_named(
+    noise_images: ImageSet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given = Experiment(noise_images, {"test": noise_images})
+    seen = list[Experiment]()
+
+    def no_training(config: TrainingConfig, experiment: Experiment, *rest: object) -> list[Followed]:
+        seen.append(experiment)
+        return [Followed("", config, 1, 2, "a machine", {}, "today", (1,), {RUNNING: (1.0,)})]
+
+    monkeypatch.setattr(late_epochs, "load_run_images", lambda *rest: given)
+    monkeypatch.setattr(late_epochs, "follow", no_training)
+    command = ["late_epochs.py", "smallnorb/qcn/paper", "--set", "epochs=3", "--output", str(tmp_path)]
+    for changed in ([], ["--bilinear"]):
+        monkeypatch.setattr("sys.argv", [*command, *changed])
+        late_epochs.main(late_epochs.parsed(), standard_output())
+    assert seen[0] is given
+    for images in (seen[1].training, seen[1].tests["test"]):
+        assert torch.equal(images.stored, late_epochs.bilinear(noise_images).stored)
+    name = "smallnorb-qcn-paper,epochs=3,{}seed-0.json"
+    assert {path.name for path in tmp_path.glob("*.json")} == {name.format(""), name.format("bilinear,")}
+    assert [run.bilinear for run in late_epochs.recorded(tmp_path)] == [True, False]
+    assert "smallnorb/qcn/paper, qcn, 3 epochs, bilinear" in {
+        cells[0] for cells in table_of(late_epochs.recorded(tmp_path)).rows
+    }
 
 
 @pytest.mark.parametrize(
