@@ -24,6 +24,7 @@ import copy
 import math
 import statistics
 import sys
+import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -67,6 +68,10 @@ AVERAGE, NEW_AVERAGE = "averaged weights", "averaged weights, new statistics"
 WAYS = (RUNNING, NEW, AVERAGE, NEW_AVERAGE)
 COLOURS = dict(zip(WAYS, (BLUE, VERMILLION, GREEN, ORANGE), strict=True))
 BILINEAR = "bilinear"
+UNCOUNTED = ("device", "evaluate_every", "evaluate_images", "averaging_beside")
+"""Settings that change nothing of what is learned."""
+LETTERS = 52
+"""In a line of a panel's title."""
 FORMAT = 1
 TICKS, LEAST_SHOWN = (1, 2, 3, 4, 5, 7, 10, 15, 20, 30, 50), 0.1
 """In %."""
@@ -89,8 +94,10 @@ class Followed:
 
     @property
     def name(self) -> str:
-        changed = f", {BILINEAR}" if self.bilinear else ""
-        return f"{self.key}, {self.config.model}, {self.config.epochs} epochs{changed}"
+        words = [self.key, self.config.model, f"{self.config.epochs} epochs"]
+        changes = changed_of(self.key, self.config) if self.key in ROWS else {}
+        words += [f"{name}={value}" for name, value in changes.items() if name not in ("model", "epochs")]
+        return ", ".join([*words, *([BILINEAR] if self.bilinear else [])])
 
     def to_json(self) -> dict[str, Any]:
         return {"format": FORMAT, **vars(self), "config": self.config.to_json()}
@@ -220,9 +227,7 @@ def draw(runs: Sequence[Followed], path: Path) -> None:
     for axes in panels[len(runs) :]:
         axes.remove()
     for number, (axes, run) in enumerate(zip(panels, runs, strict=False)):
-        dress(
-            axes, literal(f"{run.name}, seed {run.config.seed}"), "epoch", "" if number % across else "test error (%)"
-        )
+        dress(axes, literal(wrapped(run)), "epoch", "" if number % across else "test error (%)")
         axes.title.set_fontsize(SMALL)
         axes.grid(axis="y", color=RULE, linewidth=0.8)
         for way, errors in run.errors.items():
@@ -233,25 +238,33 @@ def draw(runs: Sequence[Followed], path: Path) -> None:
     panels[0].yaxis.set_minor_formatter(NullFormatter())
     every = [error for run in runs for errors in run.errors.values() for error in errors]
     panels[0].set_ylim(0.9 * max(min(every), LEAST_SHOWN), 1.1 * max(every))
-    handles, labels = panels[0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside upper left", ncols=4, frameon=False, fontsize=TEXT)
+    found = {label: handle for axes in panels for handle, label in zip(*axes.get_legend_handles_labels(), strict=True)}
+    ways = [way for way in WAYS if way in found]
+    figure.legend([found[way] for way in ways], ways, loc="outside upper left", ncols=4, frameon=False, fontsize=TEXT)
     save(figure, path)
+
+
+def wrapped(run: Followed) -> str:
+    """The title of its panel."""
+    return textwrap.fill(f"{run.name}, seed {run.config.seed}", LETTERS)
 
 
 def recorded(folder: Path) -> list[Followed]:
     return [Followed.read(path) for path in sorted(folder.glob("*.json"))]
 
 
+def changed_of(key: str, config: TrainingConfig) -> dict[str, Any]:
+    """The settings that are not the row's."""
+    row = ROWS[key].config(config.seed).whole()
+    return {name: value for name, value in config.whole().items() if value != row[name] and name not in UNCOUNTED}
+
+
 def path_of(folder: Path, key: str, config: TrainingConfig, shrunk: bool = False) -> Path:
     """Where the record of a run lies, by its row, what was changed of it, and its seed. shrunk: bilinearly."""
-    row = ROWS[key].config(config.seed).whole()
-    changed = {name: value for name, value in config.whole().items() if value != row[name] and name not in UNCOUNTED}
-    words = [key.replace("/", "-"), *(f"{name}={value}" for name, value in changed.items())]
+    changes = changed_of(key, config)
+    words = [key.replace("/", "-"), *(f"{name}={value}" for name, value in changes.items())]
     words += [*([BILINEAR] if shrunk else []), f"seed-{config.seed}"]
     return folder / f"{','.join(words)}.json"
-
-
-UNCOUNTED = ("device", "evaluate_every", "evaluate_images")
 
 
 def configured(key: str, seed: int, changes: Mapping[str, Any]) -> TrainingConfig:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -92,6 +93,9 @@ def test_records_are_read_as_they_were_written(
     drawn = [line.get_ydata() for line in figure.axes[0].lines]
     assert [tuple(each) for each in drawn] == list(followed.errors.values())
     assert pictures.smallest_letters(figure) >= 11
+    plain = replace(read, errors={way: read.errors[way] for way in (RUNNING, AVERAGE)})
+    draw([plain, read, plain], tmp_path / "three.png")
+    assert pictures.legend_of(saved[-1]) == list(late_epochs.WAYS), "of all panels"
     path.write_text('{"format": 1, "config": {}}', encoding="utf-8")
     with pytest.raises(QuatcapsError, match=r"one.json has no late epochs of a run: KeyError\('epochs'\)"):
         late_epochs.recorded(tmp_path)
@@ -112,6 +116,9 @@ def test_a_record_is_named_by_what_was_changed(tmp_path: Path) -> None:
     row = "smallnorb/qcn/paper"
     assert path_of(tmp_path, row, configured(row, 2, {})).name == "smallnorb-qcn-paper,seed-2.json"
     changed = configured(row, 0, {"model": "qcn-coarse", "epochs": "20", "evaluate_images": 100})
+    lit = configured(row, 0, {"lighting": "standardised", "contrast": "0.5", "averaging_beside": 0.5})
+    said = Followed(row, lit, 1, 2, "a machine", {}, "today", (1,), {RUNNING: (1.0,)}).name
+    assert said == "smallnorb/qcn/paper, qcn, 300 epochs, contrast=0.5, lighting=standardised", "not one of all runs"
     assert path_of(tmp_path, row, changed).name == "smallnorb-qcn-paper,model=qcn-coarse,epochs=20,seed-0.json"
     with pytest.raises(QuatcapsError, match="no row 'smallnorb/qcn': quatcaps reproduce table2 systems --list"):
         configured("smallnorb/qcn", 0, {})
