@@ -67,6 +67,7 @@ SYSTEMS: Mapping[tuple[str, str], Style] = {
     ("QCN", "paper, lowered betas"): Style(BLUE, "^"),
     ("QCN", "paper, PyTorch's start"): Style(BLUE, "D"),
     ("CNN", "control"): CNN,
+    ("CNN", "paper"): CNN,
     ("ResNet-20", "control"): RESNET,
     ("ResNet", "poses"): RESNET,
     ("ResNet 153K", "best"): Style(BLACK, "d"),
