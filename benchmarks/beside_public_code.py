@@ -51,6 +51,7 @@ from quatcaps.layers import use_backend
 from quatcaps.models import Network, build
 from quatcaps.report.tables import Table
 from quatcaps.training.run import versions
+from vb_example import Example
 
 RESULTS = Path(__file__).parent / "results"
 NAME = "beside-public-code.json"
@@ -76,6 +77,7 @@ class Public:
     made: Callable[[Path], nn.Module]
     tensors: Callable[[nn.Module, Reader], dict[str, Tensor]]
     capsules: Callable[[nn.Module, Tensor], list[Capsules]]
+    build: Callable[..., Network] = build
 
 
 # ---- Ribeiro et al.
@@ -116,16 +118,25 @@ def variational_tensors(theirs: Any, of: Reader) -> dict[str, Tensor]:
         ("layers.1", theirs.ConvCaps_2, theirs.ConvRouting_2),
         ("classify", theirs.ClassCaps, theirs.ClassRouting),
     )
-    for name, votes, routing in layers:
-        maps = of(votes.W_ij).permute(8, 9, 1, 2, 4, 5, 0, 3, 6, 7).flatten(6).squeeze(-1)
-        found[f"{name}.maps.weight"] = maps.flatten(0, 1).mT
-        found |= betas(name, routing.beta_u, routing.beta_a, of)
+    for layer in layers:
+        found |= routed_tensors(*layer, of)
     return found
 
 
+def routed_tensors(name: str, votes: Any, routing: Any, of: Reader) -> dict[str, Tensor]:
+    """Of one layer."""
+    maps = of(votes.W_ij).permute(8, 9, 1, 2, 4, 5, 0, 3, 6, 7).flatten(6).squeeze(-1)
+    return {f"{name}.maps.weight": maps.flatten(0, 1).mT, **betas(name, routing.beta_u, routing.beta_a, of)}
+
+
 def variational_capsules(theirs: Any, images: Tensor) -> list[Capsules]:
+    return watched_capsules(
+        theirs, images, (theirs.PrimaryCaps, theirs.ConvRouting_1, theirs.ConvRouting_2, theirs.ClassRouting)
+    )
+
+
+def watched_capsules(theirs: nn.Module, images: Tensor, layers: Sequence[nn.Module]) -> list[Capsules]:
     """Their network returns no poses, so that its layers are watched."""
-    layers = (theirs.PrimaryCaps, theirs.ConvRouting_1, theirs.ConvRouting_2, theirs.ClassRouting)
     found: list[Capsules] = []
     watched = [
         layer.register_forward_hook(lambda _, __, out: found.append(Capsules(out[1].flatten(2, 3), out[0])))
@@ -136,6 +147,32 @@ def variational_capsules(theirs: Any, images: Tensor) -> list[Capsules]:
     for hook in watched:
         hook.remove()
     return found
+
+
+def one_layer(folder: Path) -> nn.Module:
+    """The example of their README, in the widths that it trains."""
+    with modules_of(folder / "src"):
+        capsnet = importlib.import_module("capsnet")
+        shape = SimpleNamespace(pose_dim=4, arch=[64, 8, 16, 16, CLASSES], n_channels=CHANNELS, routing_iter=3)
+        return capsnet.tinyCapsuleNet(shape)
+
+
+def one_layer_tensors(theirs: Any, of: Reader) -> dict[str, Tensor]:
+    primary = theirs.PrimaryCaps
+    poses, activations = of(primary.weight).split([primary.B * primary.P**2, primary.B])
+    return {
+        "primary.stem.0.weight": of(theirs.Conv_1.weight),
+        "primary.pose_head.0.weight": poses,
+        "primary.activation_head.0.weight": activations,
+        **normalised("primary.stem.1", theirs.BN_1, of),
+        **normalised("primary.pose_head.2", primary.BN_p, of),
+        **normalised("primary.activation_head.1", primary.BN_a, of),
+        **routed_tensors("classify", theirs.ClassCaps, theirs.ClassRouting, of),
+    }
+
+
+def one_layer_capsules(theirs: Any, images: Tensor) -> list[Capsules]:
+    return watched_capsules(theirs, images, (theirs.PrimaryCaps, theirs.ClassRouting))
 
 
 # ---- Özcan et al.
@@ -296,6 +333,15 @@ NETWORKS: Mapping[str, Public] = {
     "vb-five-no-floor": Public(
         "VB, maps × 5", VB_CODE, ("vb-published", {}), five_times, variational_tensors, variational_capsules
     ),
+    "vb-one-layer": Public(
+        "VB, one layer",
+        VB_CODE,
+        ("example", {}),
+        one_layer,
+        one_layer_tensors,
+        one_layer_capsules,
+        lambda _, channels, classes: Example(channels, classes),
+    ),
     "em": Public("EM*", QCN_CODE, ("em-published", LOW), matrix, matrix_tensors, matrix_capsules),
     "em-no-epsilon": Public(
         "EM*, ε = 0", QCN_CODE, ("em-published", NONE), without_epsilon(matrix), matrix_tensors, matrix_capsules
@@ -324,7 +370,7 @@ NETWORKS: Mapping[str, Public] = {
 
 
 NETWORKS_OF: Mapping[str, tuple[str, ...]] = {
-    "vb": ("vb", "vb-five", "vb-five-no-floor"),
+    "vb": ("vb", "vb-five", "vb-five-no-floor", "vb-one-layer"),
     "em": ("em", "em-no-epsilon"),
     "em-ibm": ("em-ibm",),
     "qcn": ("qcn", "qcn-three", "qcn-three-no-epsilon"),
@@ -402,7 +448,7 @@ def compare(public: Public, folder: Path, images: int, seed: int) -> Compared:
     name, settings = public.ours
     found = {}
     for backend in BACKENDS:
-        network = build(name, channels=CHANNELS, classes=CLASSES, **settings).double().train()
+        network = public.build(name, channels=CHANNELS, classes=CLASSES, **settings).double().train()
         take(network, public.tensors(theirs, lambda tensor: tensor.detach()))
         with warnings.catch_warnings():
             warnings.simplefilter("error", BackendWarning)

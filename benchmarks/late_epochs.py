@@ -3,6 +3,7 @@
     python benchmarks/late_epochs.py smallnorb/qcn/paper --last 20
     python benchmarks/late_epochs.py smallnorb/qcn/paper --set model=qcn-coarse --set epochs=24 --images 5000
     python benchmarks/late_epochs.py smallnorb/cnn/paper --set epochs=24 --bilinear
+    python benchmarks/late_epochs.py smallnorb/vb/published-whole --example --set epochs=90
     python benchmarks/late_epochs.py --tables
 
 Trains a row of `quatcaps reproduce` and measures after every one of the last epochs: the network with the running
@@ -13,6 +14,9 @@ the errors, the running ones were the cause; if the average does, it was the rat
 --bilinear asks what another way to shrink images does: those of 96×96 are shrunk to 48×48 by means over 2×2 pixels
 here, and by others as Pillow's bilinear filter does it, with weights of 1, 3, 3, 1 in either direction. If pixels are
 doubled already, as in a copy of smallNORB, that filter leaves 1, 6, 1 of the means.
+
+--example trains the example with one layer of capsules in the public code of VB (`vb_example.py`) in place of the
+row's network.
 
 Writes a record of each run to --output, where a run that is there already is not trained again, and draws all of them.
 """
@@ -59,6 +63,7 @@ from quatcaps.training.schedule import learning_rate
 from quatcaps.training.start import load_run_images
 from quatcaps.training.statistics import BATCHES, is_normalised, measure_statistics
 from quatcaps.training.step import TrainingStep
+from vb_example import SIDE, Example
 
 RESULTS = Path(__file__).parents[1] / "results/late-epochs"
 DECAY = 0.998
@@ -67,7 +72,7 @@ RUNNING, NEW = "running statistics", "new statistics"
 AVERAGE, NEW_AVERAGE = "averaged weights", "averaged weights, new statistics"
 WAYS = (RUNNING, NEW, AVERAGE, NEW_AVERAGE)
 COLOURS = dict(zip(WAYS, (BLUE, VERMILLION, GREEN, ORANGE), strict=True))
-BILINEAR = "bilinear"
+BILINEAR, EXAMPLE = "bilinear", "example"
 UNCOUNTED = ("device", "evaluate_every", "evaluate_images", "averaging_beside")
 """Settings that change nothing of what is learned."""
 LETTERS = 52
@@ -91,10 +96,11 @@ class Followed:
     epochs: tuple[int, ...]
     errors: dict[str, tuple[float, ...]]
     bilinear: bool = False
+    example: bool = False
 
     @property
     def name(self) -> str:
-        words = [self.key, self.config.model, f"{self.config.epochs} epochs"]
+        words = [self.key, EXAMPLE if self.example else self.config.model, f"{self.config.epochs} epochs"]
         changes = changed_of(self.key, self.config) if self.key in ROWS else {}
         words += [f"{name}={value}" for name, value in changes.items() if name not in ("model", "epochs")]
         return ", ".join([*words, *([BILINEAR] if self.bilinear else [])])
@@ -116,11 +122,13 @@ class Followed:
             raise QuatcapsError(f"{path} has no late epochs of a run: {error!r}") from error
 
 
-def follow(config: TrainingConfig, experiment: Experiment, device: torch.device, last: int) -> Iterator[Followed]:
+def follow(
+    config: TrainingConfig, experiment: Experiment, device: torch.device, last: int, example: bool = False
+) -> Iterator[Followed]:
     """Trains a network and yields what was found so far after each of the last epochs."""
     training, tests = experiment.training, experiment.tests["test"]
     tests = sample(tests, config.evaluate_images, config.seed)
-    network, followed = (fresh(config, training, device) for _ in range(2))
+    network, followed = (fresh(config, training, device, example) for _ in range(2))
     average = Average(network, followed, DECAY)
     step = TrainingStep(network, config, device, average=average)
     batches = TrainingBatches(training, config.batch, config, config.seed, device, mixup=config.mixup)
@@ -150,6 +158,7 @@ def follow(config: TrainingConfig, experiment: Experiment, device: torch.device,
             date=datetime.now(UTC).strftime("%Y-%m-%d"),
             epochs=tuple(epochs),
             errors={way: tuple(found) for way, found in errors.items() if found},
+            example=example,
         )
 
 
@@ -167,7 +176,10 @@ def bilinear(images: ImageSet) -> ImageSet:
     return replace(images, stored=torch.cat(pieces))
 
 
-def fresh(config: TrainingConfig, images: ImageSet, device: torch.device) -> Network:
+def fresh(config: TrainingConfig, images: ImageSet, device: torch.device, example: bool = False) -> Network:
+    if example:
+        torch.manual_seed(config.seed)
+        return use_backend(Example(images.channels, len(images.classes)).to(device), config.backend)
     network = build(
         config.model, channels=images.channels, classes=len(images.classes), seed=config.seed, **config.model_settings
     )
@@ -259,11 +271,11 @@ def changed_of(key: str, config: TrainingConfig) -> dict[str, Any]:
     return {name: value for name, value in config.whole().items() if value != row[name] and name not in UNCOUNTED}
 
 
-def path_of(folder: Path, key: str, config: TrainingConfig, shrunk: bool = False) -> Path:
+def path_of(folder: Path, key: str, config: TrainingConfig, shrunk: bool = False, example: bool = False) -> Path:
     """Where the record of a run lies, by its row, what was changed of it, and its seed. shrunk: bilinearly."""
     changes = changed_of(key, config)
     words = [key.replace("/", "-"), *(f"{name}={value}" for name, value in changes.items())]
-    words += [*([BILINEAR] if shrunk else []), f"seed-{config.seed}"]
+    words += [*([BILINEAR] if shrunk else []), *([EXAMPLE] if example else []), f"seed-{config.seed}"]
     return folder / f"{','.join(words)}.json"
 
 
@@ -290,6 +302,7 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--last", type=int, default=20, help="how many epochs are measured, up to the last")
     parser.add_argument("--images", type=int, default=0, help="test images that are measured, a fixed choice; 0: all")
     parser.add_argument("--bilinear", action="store_true", help="images as Pillow's bilinear filter shrinks them")
+    parser.add_argument("--example", action="store_true", help="train the example of VB's public code in its place")
     parser.add_argument("--device", default="auto")
     parser.add_argument("--data-dir", type=Path)
     parser.add_argument("--output", type=Path, default=RESULTS)
@@ -307,7 +320,9 @@ def main(options: argparse.Namespace, console: Console) -> None:
                 raise QuatcapsError(f"--set {change}: give NAME=VALUE, such as epochs=20")
         changes = dict(change.split("=", 1) for change in options.set)
         config = configured(options.row, options.seed, {**changes, "evaluate_images": options.images})
-        path = path_of(options.output, options.row, config, options.bilinear)
+        if options.example and config.crop != SIDE:
+            raise QuatcapsError(f"{options.row} has images of {config.crop} pixels: the example takes {SIDE}")
+        path = path_of(options.output, options.row, config, options.bilinear, options.example)
         if path.exists():
             say(console, f"{path} is there already")
         else:
@@ -326,7 +341,7 @@ def train(options: argparse.Namespace, config: TrainingConfig, path: Path, conso
         tests = {name: bilinear(images) for name, images in experiment.tests.items()}
         experiment = replace(experiment, training=bilinear(experiment.training), tests=tests)
     found = None
-    for found in follow(config, experiment, device, options.last):
+    for found in follow(config, experiment, device, options.last, options.example):
         now = ", ".join(f"{way} {errors[-1]:.2f}%" for way, errors in found.errors.items())
         say(console, f"epoch {found.epochs[-1]} of {config.epochs}: {now}")
     assert found is not None

@@ -26,6 +26,7 @@ from quatcaps.training.loop import Trainer
 from quatcaps.training.run import create_run, open_run
 from quatcaps.training.statistics import renormalised
 from quatcaps.training.trained import trained_run
+from vb_example import Example
 
 pytestmark = pytest.mark.usefixtures("unchecked")
 CPU = torch.device("cpu")
@@ -159,6 +160,28 @@ def test_bilinear_images_are_trained_on_and_named(
     assert "smallnorb/qcn/paper, qcn, 3 epochs, bilinear" in {
         cells[0] for cells in table_of(late_epochs.recorded(tmp_path)).rows
     }
+
+
+def test_the_example_is_trained_in_place_of_the_network(noise_images: ImageSet, tmp_path: Path) -> None:
+    config = CONFIG.changed({"crop": 32, "epochs": 2, "loss": "cross-entropy", "model_settings": {}, "seed": 3})
+    (found,) = follow(config, Experiment(noise_images, {"test": noise_images}), CPU, 1, example=True)
+    assert found.parameters == sum(each.numel() for each in Example(2, 3).parameters())
+    found = replace(found, key="smallnorb/vb/published-whole")
+    assert found.name.startswith("smallnorb/vb/published-whole, example, 2 epochs")
+    path = path_of(tmp_path, found.key, found.config, example=found.example)
+    assert path.name.endswith(",example,seed-3.json")
+    networks = [late_epochs.fresh(config, noise_images, CPU, example=True) for _ in range(2)]
+    assert all(torch.equal(*pair) for pair in zip(*(each.parameters() for each in networks), strict=True))
+    classes = networks[0](torch.rand(4, 2, 32, 32))
+    assert (classes.poses.shape, classes.activations.shape) == ((4, 3, 16), (4, 3))
+    assert sum(each.numel() for each in Example(2, 5).parameters()) == 206_154, "as in the public code"
+
+
+def test_the_example_takes_images_of_its_size_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    command = ["late_epochs.py", "mnist/qcn/paper", "--example", "--output", str(tmp_path)]
+    monkeypatch.setattr("sys.argv", command)
+    with pytest.raises(QuatcapsError, match="mnist/qcn/paper has images of 28 pixels: the example takes 32"):
+        late_epochs.main(late_epochs.parsed(), standard_output())
 
 
 @pytest.mark.parametrize(

@@ -135,7 +135,9 @@ def test_panels_of_many_systems_stand_in_rows(tmp_path: Path, monkeypatch: pytes
     monkeypatch.setattr("quatcaps.paper.system_figures.save", lambda figure, path: found.append(figure))
     draw_epochs([entry("smallnorb/qcn/published")] * 6, tmp_path / "epochs.png")
     draw_epochs([entry("smallnorb/vb/published")], tmp_path / "epochs.png")
-    (figure,) = found
+    draw_epochs([entry("smallnorb/vb/published-cosine")] * 4, tmp_path / "epochs.png")
+    figure, long = found
+    assert "VB, public code, all\nimages, cosine" in {each.get_title(loc="left") for each in long.axes}, "not cut off"
     assert len(figure.axes) == 6
     assert figure.axes[4].get_subplotspec().rowspan.start == 1
 

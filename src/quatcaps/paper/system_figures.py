@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -14,6 +15,8 @@ from quatcaps.report.canvas import MUTED, RULE, TEXT, WIDTH, dress, literal, new
 
 ACROSS = 4
 """Panels beside each other."""
+LETTERS = 25
+"""In a line of a panel's title."""
 TICKS = (1, 2, 5, 10, 20, 50)
 AVERAGED: Look = {"linestyle": "none", "markeredgecolor": "black", "markersize": 7}
 PUBLISHED: Look = {"color": MUTED, "linestyle": "--", "linewidth": 1.4}
@@ -31,7 +34,7 @@ def draw_epochs(entries: Sequence[Entry], path: Path) -> None:
     for axes in panels[len(shown) :]:
         axes.remove()
     for number, (axes, (entry, curves)) in enumerate(zip(panels, shown, strict=False)):
-        dress(axes, literal(label(entry)), "epoch", "" if number % ACROSS else "test error (%)")
+        dress(axes, literal(textwrap.fill(label(entry), LETTERS)), "epoch", "" if number % ACROSS else "test error (%)")
         axes.grid(axis="y", color=RULE, linewidth=0.8)
         colour = style(entry).colour
         for curve in curves:
