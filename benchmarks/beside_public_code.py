@@ -51,7 +51,6 @@ from quatcaps.layers import use_backend
 from quatcaps.models import Network, build
 from quatcaps.report.tables import Table
 from quatcaps.training.run import versions
-from vb_example import Example
 
 RESULTS = Path(__file__).parent / "results"
 NAME = "beside-public-code.json"
@@ -77,7 +76,6 @@ class Public:
     made: Callable[[Path], nn.Module]
     tensors: Callable[[nn.Module, Reader], dict[str, Tensor]]
     capsules: Callable[[nn.Module, Tensor], list[Capsules]]
-    build: Callable[..., Network] = build
 
 
 # ---- Ribeiro et al.
@@ -151,6 +149,7 @@ def watched_capsules(theirs: nn.Module, images: Tensor, layers: Sequence[nn.Modu
 
 def one_layer(folder: Path) -> nn.Module:
     """The example of their README, in the widths that it trains."""
+    importlib.import_module("vb_example")  # which registers ours
     with modules_of(folder / "src"):
         capsnet = importlib.import_module("capsnet")
         shape = SimpleNamespace(pose_dim=4, arch=[64, 8, 16, 16, CLASSES], n_channels=CHANNELS, routing_iter=3)
@@ -334,13 +333,7 @@ NETWORKS: Mapping[str, Public] = {
         "VB, maps × 5", VB_CODE, ("vb-published", {}), five_times, variational_tensors, variational_capsules
     ),
     "vb-one-layer": Public(
-        "VB, one layer",
-        VB_CODE,
-        ("example", {}),
-        one_layer,
-        one_layer_tensors,
-        one_layer_capsules,
-        lambda _, channels, classes: Example(channels, classes),
+        "VB, one layer", VB_CODE, ("vb-example", {}), one_layer, one_layer_tensors, one_layer_capsules
     ),
     "em": Public("EM*", QCN_CODE, ("em-published", LOW), matrix, matrix_tensors, matrix_capsules),
     "em-no-epsilon": Public(
@@ -448,7 +441,7 @@ def compare(public: Public, folder: Path, images: int, seed: int) -> Compared:
     name, settings = public.ours
     found = {}
     for backend in BACKENDS:
-        network = public.build(name, channels=CHANNELS, classes=CLASSES, **settings).double().train()
+        network = build(name, channels=CHANNELS, classes=CLASSES, **settings).double().train()
         take(network, public.tensors(theirs, lambda tensor: tensor.detach()))
         with warnings.catch_warnings():
             warnings.simplefilter("error", BackendWarning)

@@ -3,7 +3,8 @@
     python benchmarks/late_epochs.py smallnorb/qcn/paper --last 20
     python benchmarks/late_epochs.py smallnorb/qcn/paper --set model=qcn-coarse --set epochs=24 --images 5000
     python benchmarks/late_epochs.py smallnorb/cnn/paper --set epochs=24 --bilinear
-    python benchmarks/late_epochs.py smallnorb/vb/published-whole --example --set epochs=90
+    QUATCAPS_PLUGINS=benchmarks/vb_example.py python benchmarks/late_epochs.py smallnorb/vb/published-whole \\
+        --set model=vb-example --set epochs=90
     python benchmarks/late_epochs.py --tables
 
 Trains a row of `quatcaps reproduce` and measures after every one of the last epochs: the network with the running
@@ -15,10 +16,8 @@ the errors, the running ones were the cause; if the average does, it was the rat
 here, and by others as Pillow's bilinear filter does it, with weights of 1, 3, 3, 1 in either direction. If pixels are
 doubled already, as in a copy of smallNORB, that filter leaves 1, 6, 1 of the means.
 
---example trains the example with one layer of capsules in the public code of VB (`vb_example.py`) in place of the
-row's network.
-
-Writes a record of each run to --output, where a run that is there already is not trained again, and draws all of them.
+A run has a folder under --work, and goes on from there if it was stopped. Its record goes to --output, where a run that
+has one is not trained again, and all of them are drawn.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ import math
 import statistics
 import sys
 import textwrap
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from itertools import islice
@@ -43,27 +42,26 @@ from torch import Tensor
 
 from quatcaps.bench.machine import usual_name
 from quatcaps.console import say, standard_output
-from quatcaps.data.batches import TrainingBatches
 from quatcaps.data.imageset import ImageSet
 from quatcaps.data.splits import Experiment
 from quatcaps.errors import QuatcapsError, at_least_one
 from quatcaps.files import read_json, write_json
-from quatcaps.layers import use_backend
-from quatcaps.models import Network, build, parameter_count
+from quatcaps.models import Network, parameter_count
+from quatcaps.paper.record import differences, told
 from quatcaps.paper.rows import ROWS
 from quatcaps.report.canvas import RULE, SMALL, TEXT, WIDTH, dress, literal, new_figure, save
 from quatcaps.report.styles import BLUE, GREEN, ORANGE, VERMILLION
 from quatcaps.report.tables import Table
-from quatcaps.training.averaging import Average
 from quatcaps.training.config import TrainingConfig
+from quatcaps.training.lock import owned
+from quatcaps.training.loop import RunInterruptedError, Trainer
 from quatcaps.training.measuring import sample
 from quatcaps.training.predictions import Predictor
-from quatcaps.training.run import choose_device, versions
-from quatcaps.training.schedule import learning_rate
+from quatcaps.training.progress import TrainingProgress
+from quatcaps.training.reporters import Reporters
+from quatcaps.training.run import Run, create_run, open_run, versions
 from quatcaps.training.start import load_run_images
 from quatcaps.training.statistics import BATCHES, is_normalised, measure_statistics
-from quatcaps.training.step import TrainingStep
-from vb_example import SIDE, Example
 
 RESULTS = Path(__file__).parents[1] / "results/late-epochs"
 DECAY = 0.998
@@ -72,7 +70,8 @@ RUNNING, NEW = "running statistics", "new statistics"
 AVERAGE, NEW_AVERAGE = "averaged weights", "averaged weights, new statistics"
 WAYS = (RUNNING, NEW, AVERAGE, NEW_AVERAGE)
 COLOURS = dict(zip(WAYS, (BLUE, VERMILLION, GREEN, ORANGE), strict=True))
-BILINEAR, EXAMPLE = "bilinear", "example"
+BILINEAR = "bilinear"
+FOUND = "late-epochs.json"
 UNCOUNTED = ("device", "evaluate_every", "evaluate_images", "averaging_beside")
 """Settings that change nothing of what is learned."""
 LETTERS = 52
@@ -96,11 +95,10 @@ class Followed:
     epochs: tuple[int, ...]
     errors: dict[str, tuple[float, ...]]
     bilinear: bool = False
-    example: bool = False
 
     @property
     def name(self) -> str:
-        words = [self.key, EXAMPLE if self.example else self.config.model, f"{self.config.epochs} epochs"]
+        words = [self.key, self.config.model, f"{self.config.epochs} epochs"]
         changes = changed_of(self.key, self.config) if self.key in ROWS else {}
         words += [f"{name}={value}" for name, value in changes.items() if name not in ("model", "epochs")]
         return ", ".join([*words, *([BILINEAR] if self.bilinear else [])])
@@ -122,44 +120,62 @@ class Followed:
             raise QuatcapsError(f"{path} has no late epochs of a run: {error!r}") from error
 
 
-def follow(
-    config: TrainingConfig, experiment: Experiment, device: torch.device, last: int, example: bool = False
-) -> Iterator[Followed]:
-    """Trains a network and yields what was found so far after each of the last epochs."""
-    training, tests = experiment.training, experiment.tests["test"]
-    tests = sample(tests, config.evaluate_images, config.seed)
-    network, followed = (fresh(config, training, device, example) for _ in range(2))
-    average = Average(network, followed, DECAY)
-    step = TrainingStep(network, config, device, average=average)
-    batches = TrainingBatches(training, config.batch, config, config.seed, device, mixup=config.mixup)
-    steps, taken = batches.first(config.epochs), 0
-    epochs, errors = list[int](), {way: list[float]() for way in WAYS}
-    for epoch in range(config.epochs):
-        network.train()
-        with torch.backends.cudnn.flags(enabled=True, deterministic=True):
-            for batch in batches.epoch(epoch):
-                rate = learning_rate(config, taken, steps)
-                step(batch.images, batch.labels, rate, taken, batch.views, batch.mixed)
-                taken += 1
-            step.check()
-        if epoch < config.epochs - last:
-            continue
-        found = measured(network, average.network, batches, epoch, tests, config, device)
-        epochs.append(epoch + 1)
-        for way, error in found.items():
-            errors[way].append(error)
-        yield Followed(
-            key="",
-            config=config,
-            parameters=parameter_count(network),
-            images=len(tests),
-            machine=usual_name(device),
-            versions=versions(device),
-            date=datetime.now(UTC).strftime("%Y-%m-%d"),
-            epochs=tuple(epochs),
-            errors={way: tuple(found) for way, found in errors.items() if found},
-            example=example,
-        )
+class Watch:
+    """A reporter that measures after each of a run's last epochs, and keeps what it found in the run's folder: a run
+    that was stopped goes on from a checkpoint, and measures no epoch that was over by then."""
+
+    def __init__(self, trainer: Trainer, tests: ImageSet, last: int, console: Console) -> None:
+        self.trainer, self.tests, self.console = trainer, tests, console
+        self.epochs = range(trainer.config.epochs)[-last:]
+        self.path = trainer.run.folder / FOUND
+        self.found: dict[str, dict[str, float]] = {}
+        if self.path.exists():
+            self.found = read_json(self.path, "what was measured of a run")
+
+    def step(self, *state: object) -> None: ...
+
+    def epoch(self, epoch: int, epochs: int, *state: object) -> None:
+        if epoch not in self.epochs:
+            return
+        found = measured(self.trainer, epoch, self.tests)
+        self.found[str(epoch + 1)] = found
+        write_json(self.path, self.found)
+        now = ", ".join(f"{way} {error:.2f}%" for way, error in found.items())
+        say(self.console, f"epoch {epoch + 1} of {epochs}: {now}")
+
+    def errors(self) -> dict[str, tuple[float, ...]]:
+        """Of the last epochs, by how they were measured."""
+        numbers = [str(epoch + 1) for epoch in self.epochs]
+        if missing := [number for number in numbers if number not in self.found]:
+            raise QuatcapsError(
+                f"{self.trainer.run.folder} was trained beyond epoch {missing[0]} without measuring it: remove it to "
+                f"train it again, or give a --last of less than {len(numbers)}"
+            )
+        ways = self.found[numbers[0]]
+        return {way: tuple(self.found[number][way] for number in numbers) for way in ways}
+
+
+def follow(run: Run, experiment: Experiment, last: int, console: Console, device: str | None = None) -> Followed:
+    """Trains a run, from where it stands, and says what was found after each of its last epochs."""
+    with owned(run.folder), TrainingProgress(console) as progress:
+        trainer = Trainer(run, experiment, device)
+        tests = sample(experiment.tests["test"], run.config.evaluate_images, run.config.seed)
+        watch = Watch(trainer, tests, last, console)
+        try:
+            trainer.train(Reporters((progress, watch)))
+        except RunInterruptedError as error:
+            raise QuatcapsError(f"{str(error).split(':')[0]}: the same command goes on") from error
+    return Followed(
+        key="",
+        config=run.config,
+        parameters=parameter_count(trainer.network),
+        images=len(tests),
+        machine=usual_name(trainer.device),
+        versions=versions(trainer.device),
+        date=datetime.now(UTC).strftime("%Y-%m-%d"),
+        epochs=tuple(epoch + 1 for epoch in watch.epochs),
+        errors=watch.errors(),
+    )
 
 
 def filter_matrix(side: int) -> Tensor:
@@ -176,38 +192,24 @@ def bilinear(images: ImageSet) -> ImageSet:
     return replace(images, stored=torch.cat(pieces))
 
 
-def fresh(config: TrainingConfig, images: ImageSet, device: torch.device, example: bool = False) -> Network:
-    if example:
-        torch.manual_seed(config.seed)
-        return use_backend(Example(images.channels, len(images.classes)).to(device), config.backend)
-    network = build(
-        config.model, channels=images.channels, classes=len(images.classes), seed=config.seed, **config.model_settings
-    )
-    return use_backend(network.to(device), config.backend)
-
-
-def measured(
-    network: Network,
-    averaged: Network,
-    batches: TrainingBatches,
-    epoch: int,
-    tests: ImageSet,
-    config: TrainingConfig,
-    device: torch.device,
-) -> dict[str, float]:
+def measured(trainer: Trainer, epoch: int, tests: ImageSet) -> dict[str, float]:
     """The error on test images in %, in all ways that the network has; it is left as it was."""
     found = {}
-    for one, running, new in ((network, RUNNING, NEW), (averaged, AVERAGE, NEW_AVERAGE)):
-        found[running] = error_of(one, tests, config, device)
+    assert trainer.average is not None
+    for one, running, new in ((trainer.network, RUNNING, NEW), (trainer.average.network, AVERAGE, NEW_AVERAGE)):
+        was = one.training
+        found[running] = error_of(one, tests, trainer)
         if is_normalised(one):
             other = copy.deepcopy(one)
-            measure_statistics(other, (batch.images for batch in islice(batches.epoch(epoch + 1), BATCHES)))
-            found[new] = error_of(other, tests, config, device)
+            batches = islice(trainer.batches.epoch(epoch + 1), BATCHES)
+            measure_statistics(other, (batch.images for batch in batches))
+            found[new] = error_of(other, tests, trainer)
+        one.train(was)
     return found
 
 
-def error_of(network: Network, images: ImageSet, config: TrainingConfig, device: torch.device) -> float:
-    activations = Predictor(network, config, device, capture=False)(images).activations
+def error_of(network: Network, images: ImageSet, trainer: Trainer) -> float:
+    activations = Predictor(network, trainer.config, trainer.device, capture=False)(images).activations
     return 100 * activations.argmax(1).ne(images.labels).double().mean().item()
 
 
@@ -266,16 +268,19 @@ def recorded(folder: Path) -> list[Followed]:
 
 
 def changed_of(key: str, config: TrainingConfig) -> dict[str, Any]:
-    """The settings that are not the row's."""
+    """The settings that are not the row's; that another network has none of the row's is not said."""
     row = ROWS[key].config(config.seed).whole()
-    return {name: value for name, value in config.whole().items() if value != row[name] and name not in UNCOUNTED}
+    changes = {name: value for name, value in config.whole().items() if value != row[name] and name not in UNCOUNTED}
+    if "model" in changes and not config.model_settings:
+        changes.pop("model_settings", None)
+    return changes
 
 
-def path_of(folder: Path, key: str, config: TrainingConfig, shrunk: bool = False, example: bool = False) -> Path:
+def path_of(folder: Path, key: str, config: TrainingConfig, shrunk: bool = False) -> Path:
     """Where the record of a run lies, by its row, what was changed of it, and its seed. shrunk: bilinearly."""
     changes = changed_of(key, config)
     words = [key.replace("/", "-"), *(f"{name}={value}" for name, value in changes.items())]
-    words += [*([BILINEAR] if shrunk else []), *([EXAMPLE] if example else []), f"seed-{config.seed}"]
+    words += [*([BILINEAR] if shrunk else []), f"seed-{config.seed}"]
     return folder / f"{','.join(words)}.json"
 
 
@@ -286,12 +291,14 @@ def configured(key: str, seed: int, changes: Mapping[str, Any]) -> TrainingConfi
     config = row.config(seed)
     own: dict[str, Any] = {"model_settings": {}} if changes.get("model", config.model) != config.model else {}
     config = config.changed({**own, **changes})
-    if row.pretrained or config.pose_weight or config.class_weights != "none" or config.protocol == "pooled":
+    if row.pretrained or config.viewpoints != "all":
         raise QuatcapsError(
-            f"{key} cannot be followed: it begins with other weights, has a pose objective or class weights, or pools "
-            "toys"
+            f"{key} cannot be followed: it begins with other weights, or is measured on familiar and novel viewpoints: "
+            "give a row of all viewpoints, such as smallnorb/qcn/paper"
         )
-    return config
+    return config.changed(
+        {"evaluate_every": config.epochs, **({} if config.averaging else {"averaging_beside": DECAY})}
+    )
 
 
 def parsed() -> argparse.Namespace:
@@ -302,9 +309,9 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--last", type=int, default=20, help="how many epochs are measured, up to the last")
     parser.add_argument("--images", type=int, default=0, help="test images that are measured, a fixed choice; 0: all")
     parser.add_argument("--bilinear", action="store_true", help="images as Pillow's bilinear filter shrinks them")
-    parser.add_argument("--example", action="store_true", help="train the example of VB's public code in its place")
     parser.add_argument("--device", default="auto")
     parser.add_argument("--data-dir", type=Path)
+    parser.add_argument("--work", type=Path, default=Path("runs/late-epochs"), help="where runs have their folders")
     parser.add_argument("--output", type=Path, default=RESULTS)
     parser.add_argument("--tables", action="store_true", help="train nothing, show what is recorded")
     return parser.parse_args()
@@ -320,9 +327,7 @@ def main(options: argparse.Namespace, console: Console) -> None:
                 raise QuatcapsError(f"--set {change}: give NAME=VALUE, such as epochs=20")
         changes = dict(change.split("=", 1) for change in options.set)
         config = configured(options.row, options.seed, {**changes, "evaluate_images": options.images})
-        if options.example and config.crop != SIDE:
-            raise QuatcapsError(f"{options.row} has images of {config.crop} pixels: the example takes {SIDE}")
-        path = path_of(options.output, options.row, config, options.bilinear, options.example)
+        path = path_of(options.output, options.row, config, options.bilinear)
         if path.exists():
             say(console, f"{path} is there already")
         else:
@@ -335,16 +340,15 @@ def main(options: argparse.Namespace, console: Console) -> None:
 
 
 def train(options: argparse.Namespace, config: TrainingConfig, path: Path, console: Console) -> None:
-    device = choose_device(options.device)
-    experiment = load_run_images(config, options.data_dir, console)
+    experiment, folder = load_run_images(config, options.data_dir, console), options.work / path.stem
     if options.bilinear:
         tests = {name: bilinear(images) for name, images in experiment.tests.items()}
         experiment = replace(experiment, training=bilinear(experiment.training), tests=tests)
-    found = None
-    for found in follow(config, experiment, device, options.last, options.example):
-        now = ", ".join(f"{way} {errors[-1]:.2f}%" for way, errors in found.errors.items())
-        say(console, f"epoch {found.epochs[-1]} of {config.epochs}: {now}")
-    assert found is not None
+    if not (folder / "run.json").exists():
+        run = create_run(folder, config, experiment.training, experiment.tests)
+    elif differing := differences((run := open_run(folder)).config, config):
+        raise QuatcapsError(f"{folder} was begun with other settings ({told(differing)}): remove it to begin again")
+    found = follow(run, experiment, options.last, console, options.device)
     write_json(path, replace(found, key=options.row, bilinear=options.bilinear).to_json())
 
 

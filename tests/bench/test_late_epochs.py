@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,20 +14,21 @@ from PIL import Image
 
 import late_epochs
 import pictures
-from late_epochs import AVERAGE, NEW, NEW_AVERAGE, RUNNING, Followed, configured, draw, follow, path_of, table_of
+from late_epochs import AVERAGE, NEW, NEW_AVERAGE, RUNNING, Followed, Watch, configured, draw, follow, path_of, table_of
 from narrow import NARROW
 from quatcaps.console import standard_output
 from quatcaps.data.imageset import ImageSet
 from quatcaps.data.splits import Experiment
 from quatcaps.errors import QuatcapsError
+from quatcaps.models import build, parameter_count
 from quatcaps.training.config import TrainingConfig
 from quatcaps.training.evaluate import errors_on
 from quatcaps.training.log import read_log
 from quatcaps.training.loop import Trainer
-from quatcaps.training.run import create_run, open_run
+from quatcaps.training.reporters import Reporters
+from quatcaps.training.run import Run, create_run, open_run
 from quatcaps.training.statistics import renormalised
 from quatcaps.training.trained import trained_run
-from vb_example import Example
 
 pytestmark = pytest.mark.usefixtures("unchecked")
 CPU = torch.device("cpu")
@@ -45,22 +47,20 @@ CONFIG = TrainingConfig(
 )
 
 
-class Silent:
-    def step(self, *state: object) -> None: ...
-
-    def epoch(self, *state: object) -> None: ...
+def begun(folder: Path, images: ImageSet, **changes: object) -> tuple[Run, Experiment]:
+    config = CONFIG.changed({"averaging_beside": late_epochs.DECAY, **changes})
+    return create_run(folder, config, images, {"test": images}), Experiment(images, {"test": images})
 
 
 @pytest.fixture(scope="module")
-def followed(noise_images: ImageSet) -> Followed:
-    (*_, found) = follow(CONFIG, Experiment(noise_images, {"test": noise_images}), CPU, 2)
-    return found
+def followed(noise_images: ImageSet, tmp_path_factory: pytest.TempPathFactory) -> Followed:
+    return follow(*begun(tmp_path_factory.mktemp("followed") / "run", noise_images), 2, standard_output())
 
 
 def logged(images: ImageSet, folder: Path, **changes: object) -> tuple[float, ...]:
     """The errors of the last two epochs in the log of the same run by the training loop, in %."""
-    run = create_run(folder, CONFIG.changed(changes), images, {"test": images})
-    Trainer(run, Experiment(images, {"test": images})).train(Silent())
+    run, experiment = begun(folder, images, averaging_beside=0.0, **changes)
+    Trainer(run, experiment).train(Reporters(()))
     epochs = [record for record in read_log(folder / "log.jsonl") if record["kind"] == "epoch"]
     return tuple(100 * record["test_error"] for record in epochs[-2:])
 
@@ -74,6 +74,37 @@ def test_it_is_the_run_of_its_row(followed: Followed, noise_images: ImageSet, tm
         trained = renormalised(trained_run(open_run(tmp_path / folder)), noise_images, CPU)
         wanted = errors_on(trained, {"test": noise_images}, CPU)["test"].percent
         assert followed.errors[way][-1] == pytest.approx(wanted)
+
+
+@pytest.mark.parametrize("measuring", [False, True])
+def test_a_run_that_was_stopped_goes_on(
+    measuring: bool, followed: Followed, noise_images: ImageSet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Killed while the last epoch is trained, steps after a checkpoint, or while it is measured."""
+    run, experiment = begun(tmp_path / "run", noise_images, checkpoint_every=5)
+    real, measurements = late_epochs.measured, list[int]()
+
+    def killed(trainer: Trainer, epoch: int, tests: ImageSet) -> dict[str, float]:
+        measurements.append(epoch)
+        if measuring and epoch == 2:
+            raise KeyboardInterrupt
+        return real(trainer, epoch, tests)
+
+    def step(self: Watch, step: int, *state: object) -> None:
+        if not measuring and step == 18:
+            raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(late_epochs, "measured", killed)
+        patched.setattr(Watch, "step", step)
+        with pytest.raises(KeyboardInterrupt):
+            follow(run, experiment, 2, standard_output())
+    assert measurements == ([1, 2] if measuring else [1])
+    found = follow(open_run(run.folder), experiment, 2, standard_output())
+    assert found.errors == followed.errors
+    assert follow(open_run(run.folder), experiment, 1, standard_output()).errors[NEW] == followed.errors[NEW][-1:]
+    with pytest.raises(QuatcapsError, match=r"beyond epoch 1 without measuring it: remove it .* less than 3"):
+        follow(open_run(run.folder), experiment, 3, standard_output())
 
 
 def test_records_are_read_as_they_were_written(
@@ -141,13 +172,14 @@ def test_bilinear_images_are_trained_on_and_named(
     given = Experiment(noise_images, {"test": noise_images})
     seen = list[Experiment]()
 
-    def no_training(config: TrainingConfig, experiment: Experiment, *rest: object) -> list[Followed]:
+    def no_training(run: Run, experiment: Experiment, *rest: object) -> Followed:
         seen.append(experiment)
-        return [Followed("", config, 1, 2, "a machine", {}, "today", (1,), {RUNNING: (1.0,)})]
+        return Followed("", run.config, 1, 2, "a machine", {}, "today", (1,), {RUNNING: (1.0,)})
 
     monkeypatch.setattr(late_epochs, "load_run_images", lambda *rest: given)
     monkeypatch.setattr(late_epochs, "follow", no_training)
     command = ["late_epochs.py", "smallnorb/qcn/paper", "--set", "epochs=3", "--output", str(tmp_path)]
+    command += ["--work", str(tmp_path / "work")]
     for changed in ([], ["--bilinear"]):
         monkeypatch.setattr("sys.argv", [*command, *changed])
         late_epochs.main(late_epochs.parsed(), standard_output())
@@ -162,37 +194,28 @@ def test_bilinear_images_are_trained_on_and_named(
     }
 
 
-def test_the_example_is_trained_in_place_of_the_network(noise_images: ImageSet, tmp_path: Path) -> None:
-    config = CONFIG.changed({"crop": 32, "epochs": 2, "loss": "cross-entropy", "model_settings": {}, "seed": 3})
-    (found,) = follow(config, Experiment(noise_images, {"test": noise_images}), CPU, 1, example=True)
-    assert found.parameters == sum(each.numel() for each in Example(2, 3).parameters())
-    found = replace(found, key="smallnorb/vb/published-whole")
-    assert found.name.startswith("smallnorb/vb/published-whole, example, 2 epochs")
-    path = path_of(tmp_path, found.key, found.config, example=found.example)
-    assert path.name.endswith(",example,seed-3.json")
-    networks = [late_epochs.fresh(config, noise_images, CPU, example=True) for _ in range(2)]
-    assert all(torch.equal(*pair) for pair in zip(*(each.parameters() for each in networks), strict=True))
-    classes = networks[0](torch.rand(4, 2, 32, 32))
-    assert (classes.poses.shape, classes.activations.shape) == ((4, 3, 16), (4, 3))
-    assert sum(each.numel() for each in Example(2, 5).parameters()) == 206_154, "as in the public code"
-
-
-def test_the_example_takes_images_of_its_size_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    command = ["late_epochs.py", "mnist/qcn/paper", "--example", "--output", str(tmp_path)]
-    monkeypatch.setattr("sys.argv", command)
-    with pytest.raises(QuatcapsError, match="mnist/qcn/paper has images of 28 pixels: the example takes 32"):
-        late_epochs.main(late_epochs.parsed(), standard_output())
+def test_the_example_of_another_code(
+    noise_images: ImageSet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, own_names: None
+) -> None:
+    monkeypatch.setenv("QUATCAPS_PLUGINS", late_epochs.__file__.replace("late_epochs", "vb_example"))
+    monkeypatch.delitem(sys.modules, "vb_example", raising=False)
+    row = "smallnorb/vb/published-whole"
+    config = configured(row, 3, {"model": "vb-example", "epochs": "2"})
+    assert path_of(tmp_path, row, config).name == "smallnorb-vb-published-whole,model=vb-example,epochs=2,seed-3.json"
+    changes = {"model": "vb-example", "model_settings": {}, "crop": 32, "loss": "cross-entropy", "epochs": 1}
+    found = follow(*begun(tmp_path / "run", noise_images, **changes), 1, standard_output())
+    assert found.errors.keys() == set(late_epochs.WAYS)
+    network = build("vb-example", channels=2, classes=5)
+    assert parameter_count(network) == 206_154, "as in the public code"
+    assert found.parameters == parameter_count(build("vb-example", channels=2, classes=3))
+    classes = network(torch.rand(4, 2, 32, 32))
+    assert classes.poses.shape == (4, 5, 16)
+    assert classes.activations.shape == (4, 5)
 
 
 @pytest.mark.parametrize(
-    ("row", "changes"),
-    [
-        ("poses-toys/resnet/poses", {}),
-        ("evidence-azimuth-strict/qcn-rotor-pretrained", {}),
-        ("azimuth-pooled/qcn/paper", {}),
-        ("smallnorb/qcn/paper", {"class_weights": "balanced"}),
-    ],
+    "row", ["evidence-azimuth-strict/qcn-rotor-pretrained", "azimuth-pooled/qcn/paper", "azimuth-strict/qcn/paper"]
 )
-def test_rows_that_it_would_train_otherwise_are_refused(row: str, changes: dict[str, str]) -> None:
-    with pytest.raises(QuatcapsError, match="cannot be followed: it begins with other weights, has a pose objective"):
-        configured(row, 0, changes)
+def test_rows_that_cannot_be_followed_are_refused(row: str) -> None:
+    with pytest.raises(QuatcapsError, match=r"cannot be followed: .* give a row of all viewpoints, such as"):
+        configured(row, 0, {})
