@@ -62,6 +62,7 @@ SYSTEMS: Mapping[tuple[str, str], Style] = {
     ("VB", "public code, its example"): Style(PINK, "^"),
     ("VB", "public code, by position"): Style(PINK, "v"),
     ("VB", "public code, all images, cosine"): Style(PINK, "P"),
+    ("VB", "public code, all images, cosine, lit"): Style(PINK, "*"),
     ("QCN", "paper, views together"): Style(BLUE, "s"),
     ("QCN", "paper, low floor"): Style(BLUE, "v"),
     ("QCN", "paper, lowered betas"): Style(BLUE, "^"),
