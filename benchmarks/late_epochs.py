@@ -147,9 +147,10 @@ class Watch:
         """Of the last epochs, by how they were measured."""
         numbers = [str(epoch + 1) for epoch in self.epochs]
         if missing := [number for number in numbers if number not in self.found]:
+            kept = len(numbers) - len(missing)
             raise QuatcapsError(
                 f"{self.trainer.run.folder} was trained beyond epoch {missing[0]} without measuring it: remove it to "
-                f"train it again, or give a --last of less than {len(numbers)}"
+                f"train it again{f', or give --last {kept}' if kept else ''}"
             )
         ways = self.found[numbers[0]]
         return {way: tuple(self.found[number][way] for number in numbers) for way in ways}

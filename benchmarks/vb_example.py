@@ -1,6 +1,6 @@
 """The example with one layer of capsules in the public code of VB, from our layers: a plug-in.
 
-    quatcaps --plugin benchmarks/vb_example.py train --model vb-example --dataset smallnorb --recipe paper
+    quatcaps --plugin benchmarks/vb_example.py train --model vb-example --dataset smallnorb --recipe paper --loss cross-entropy
 
 Its README says that it classifies 97.1% of smallNORB's test images correctly, and its author that the defaults suffice
 for about 97% if all training images are learned (issue 6 of that repository).
@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from torch import Tensor, nn
 
 from quatcaps.capsules import Capsules
+from quatcaps.errors import QuatcapsError
 from quatcaps.layers import ConvolutionalCapsules
 from quatcaps.models import Model, Network, register_model
 from quatcaps.poses import pose_type
@@ -73,7 +74,15 @@ class Example(Network):
         self.classify = Classes(settings.primary, classes, settings.grid, pose=POSE, routing=settings.routing)
 
     def forward(self, images: Tensor) -> Capsules:
-        return self.classify(*self.primary(images))
+        poses, activations = self.primary(images)
+        if activations.shape[2:] != (self.settings.grid, self.settings.grid):
+            height, width = activations.shape[2:]
+            raise QuatcapsError(
+                f"{NAME} has a grid of {height}×{width} primary capsules for images of "
+                f"{'×'.join(map(str, images.shape[2:]))}, and maps for {self.settings.grid}×{self.settings.grid}: "
+                "give images of 32×32, or another grid"
+            )
+        return self.classify(poses, activations)
 
 
 register_model(NAME, Model("the example with one layer in VB's public code", Example, ExampleSettings()))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -103,8 +104,39 @@ def test_a_run_that_was_stopped_goes_on(
     found = follow(open_run(run.folder), experiment, 2, standard_output())
     assert found.errors == followed.errors
     assert follow(open_run(run.folder), experiment, 1, standard_output()).errors[NEW] == followed.errors[NEW][-1:]
-    with pytest.raises(QuatcapsError, match=r"beyond epoch 1 without measuring it: remove it .* less than 3"):
+    with pytest.raises(QuatcapsError, match=r"beyond epoch 1 without measuring it: remove it .*, or give --last 2"):
         follow(open_run(run.folder), experiment, 3, standard_output())
+
+
+def test_a_command_goes_on_with_its_own_run_alone(
+    followed: Followed, noise_images: ImageSet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After a signal the same command ends as one that was never stopped; other test images are another run."""
+    given, own = Experiment(noise_images, {"test": noise_images}), {"averaging_beside": late_epochs.DECAY}
+    results = tmp_path / "results"
+    monkeypatch.setattr(late_epochs, "load_run_images", lambda *rest: given)
+    monkeypatch.setattr(late_epochs, "configured", lambda key, seed, changes: CONFIG.changed({**own, **changes}))
+    monkeypatch.setattr(late_epochs, "path_of", lambda *rest: results / "one.json")
+
+    def command(*more: str) -> None:
+        folders = ["--work", str(tmp_path / "work"), "--output", str(results)]
+        monkeypatch.setattr("sys.argv", ["late_epochs.py", "smallnorb/qcn/paper", "--last", "1", *folders, *more])
+        late_epochs.main(late_epochs.parsed(), standard_output())
+
+    def step(self: Watch, step: int, *state: object) -> None:
+        if step == 9:
+            signal.raise_signal(signal.SIGTERM)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Watch, "step", step)
+        with pytest.raises(QuatcapsError, match=r"interrupted after step 9 of 23; saved .*: the same command goes on"):
+            command()
+    assert not results.exists()
+    with pytest.raises(QuatcapsError, match=r"begun with other settings \(evaluate_images was 0, is 20\): remove it"):
+        command("--images", "20")
+    command()
+    (found,) = late_epochs.recorded(results)
+    assert found.errors == {way: errors[-1:] for way, errors in followed.errors.items()}
 
 
 def test_records_are_read_as_they_were_written(
@@ -211,6 +243,10 @@ def test_the_example_of_another_code(
     classes = network(torch.rand(4, 2, 32, 32))
     assert classes.poses.shape == (4, 5, 16)
     assert classes.activations.shape == (4, 5)
+    for side, grid in ((28, 5), (48, 10)):
+        words = f"grid of {grid}×{grid} primary capsules for images of {side}×{side}, and maps for 6×6"
+        with pytest.raises(QuatcapsError, match=words):
+            network(torch.rand(2, 2, side, side))
 
 
 @pytest.mark.parametrize(
