@@ -1,6 +1,6 @@
 """The example with one layer of capsules in the public code of VB, from our layers: a plug-in.
 
-    quatcaps --plugin benchmarks/vb_example.py train --model vb-example --dataset smallnorb --recipe paper --loss cross-entropy
+    quatcaps --plugin benchmarks/vb_example.py train --model vb-example --dataset smallnorb --loss cross-entropy
 
 Its README says that it classifies 97.1% of smallNORB's test images correctly, and its author that the defaults suffice
 for about 97% if all training images are learned (issue 6 of that repository).
