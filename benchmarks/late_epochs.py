@@ -70,7 +70,7 @@ RUNNING, NEW = "running statistics", "new statistics"
 AVERAGE, NEW_AVERAGE = "averaged weights", "averaged weights, new statistics"
 WAYS = (RUNNING, NEW, AVERAGE, NEW_AVERAGE)
 COLOURS = dict(zip(WAYS, (BLUE, VERMILLION, GREEN, ORANGE), strict=True))
-BILINEAR = "bilinear"
+BILINEAR, PUBLIC = "bilinear", "public code"
 FOUND = "late-epochs.json"
 UNCOUNTED = ("device", "evaluate_every", "evaluate_images", "averaging_beside")
 """Settings that change nothing of what is learned."""
@@ -95,10 +95,11 @@ class Followed:
     epochs: tuple[int, ...]
     errors: dict[str, tuple[float, ...]]
     bilinear: bool = False
+    code: str = ""  # that trained it, if not ours: public_training.py
 
     @property
     def name(self) -> str:
-        words = [self.key, self.config.model, f"{self.config.epochs} epochs"]
+        words = [self.key, *([PUBLIC] if self.code else []), self.config.model, f"{self.config.epochs} epochs"]
         changes = changed_of(self.key, self.config) if self.key in ROWS else {}
         words += [f"{name}={value}" for name, value in changes.items() if name not in ("model", "epochs")]
         return ", ".join([*words, *([BILINEAR] if self.bilinear else [])])
@@ -277,10 +278,12 @@ def changed_of(key: str, config: TrainingConfig) -> dict[str, Any]:
     return changes
 
 
-def path_of(folder: Path, key: str, config: TrainingConfig, shrunk: bool = False) -> Path:
-    """Where the record of a run lies, by its row, what was changed of it, and its seed. shrunk: bilinearly."""
+def path_of(folder: Path, key: str, config: TrainingConfig, shrunk: bool = False, code: bool = False) -> Path:
+    """Where the record of a run lies, by its row, what was changed of it, and its seed. shrunk: bilinearly. code: by
+    public code."""
     changes = changed_of(key, config)
-    words = [key.replace("/", "-"), *(f"{name}={value}" for name, value in changes.items())]
+    words = [key.replace("/", "-"), *([PUBLIC.replace(" ", "-")] if code else [])]
+    words += [*(f"{name}={value}" for name, value in changes.items())]
     words += [*([BILINEAR] if shrunk else []), f"seed-{config.seed}"]
     return folder / f"{','.join(words)}.json"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
@@ -30,7 +31,10 @@ def importing_from(folder: Path) -> Iterator[None]:
 
 
 def commit_of(folder: Path) -> str:
-    """Of a clone, and whether its files are those of the commit; of a folder in another repository nothing is known."""
+    """Of a clone, and whether its files are those of the commit; of a folder in another repository, or without git,
+    nothing is known."""
+    if shutil.which("git") is None:
+        return "unknown"
 
     def git(*words: str) -> str | None:
         found = subprocess.run(["git", "-C", str(folder), *words], capture_output=True, text=True)
