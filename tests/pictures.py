@@ -37,3 +37,18 @@ def smallest_letters(figure: Figure) -> float:
     """Pixels of the smallest letters where a page shows the figure's whole width."""
     shown = [text for text in figure.findobj(Text) if isinstance(text, Text) and text.get_text() and text.get_visible()]
     return min(text.get_fontsize() for text in shown) / 72 * PAGE / figure.get_figwidth()
+
+
+def touching(figure: Figure) -> list[tuple[str, str]]:
+    """Neighbours along an x axis that touch or lie on each other; words of several lines are left out."""
+    figure.draw_without_rendering()
+    found = []
+    for axes in figure.axes:
+        low, high = sorted(axes.get_xlim())
+        ticks = [tick for tick in axes.xaxis.get_major_ticks() if low <= tick.get_loc() <= high]
+        words = [tick.label1 for tick in ticks if tick.label1.get_visible() and tick.label1.get_text()]
+        words = [word for word in words if word.get_rotation() == 0 and "\n" not in word.get_text()]
+        for left, right in zip(words, words[1:], strict=False):
+            if left.get_window_extent().x1 >= right.get_window_extent().x0:
+                found.append((left.get_text(), right.get_text()))
+    return found

@@ -14,7 +14,7 @@ from matplotlib.axes import Axes
 from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 
-from pictures import legend_of, smallest_letters
+from pictures import legend_of, smallest_letters, touching
 from quatcaps.paper.collection import Entry, collect
 from quatcaps.paper.evidence_figures import draw_evidence, measured
 from quatcaps.paper.evidence_lines import compared
@@ -160,6 +160,17 @@ def test_the_first_record_of_a_dataset_without_toys_is_drawn(tmp_path: Path) -> 
 
 def test_letters_can_be_read_at_the_width_of_a_page(drawn: dict[str, Figure]) -> None:
     assert {name: smallest_letters(figure) >= 11 for name, figure in drawn.items()} == dict.fromkeys(drawn, True)
+
+
+def test_numbers_along_an_axis_stand_apart(drawn: dict[str, Figure]) -> None:
+    assert {name: touching(figure) for name, figure in drawn.items()} == dict.fromkeys(drawn, [])
+
+
+def test_parameters_are_those_of_the_dataset(drawn: dict[str, Figure]) -> None:
+    """A CNN for images of 28×28 has fewer than one for 32×32."""
+    found = {axes.get_title(loc="left"): axes.get_yticklabels() for axes in drawn["evidence-datasets"].axes}
+    told = {title: [tick.get_text() for tick in ticks if "CNN" in tick.get_text()] for title, ticks in found.items()}
+    assert (told["MNIST"], told["CIFAR-10"]) == (["CNN 3.3M"], ["CNN 4.3M"])
 
 
 def test_panels_of_the_same_quantity_share_its_scale(drawn: dict[str, Figure]) -> None:

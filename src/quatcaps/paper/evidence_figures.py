@@ -33,6 +33,8 @@ LETTERS = 32
 """In a line of a panel's title."""
 BELOW = 0.3
 """Seeds stand so far below their mean."""
+NUMBERS = 6
+"""Along an axis of small differences, at most: they are long."""
 ONE_SEED: Look = {"linestyle": "none", "marker": "|", "markersize": 6, "markeredgewidth": 1.0}
 QCN_LINE: Look = {"color": BEST.colour, "linewidth": 1.2, "linestyle": (0, (4, 2)), "zorder": 1}
 POINTS = "points, less QCN"
@@ -96,15 +98,15 @@ def _draw_datasets(lines: Lines, path: Path) -> None:
     not begin at 0, as errors are far apart between datasets and close within."""
     levels = levels_of(lines)
     figure = new_figure(WIDTH, 0.9 + (0.85 + 0.28 * (max(levels.values()) + 1)) * len(lines))
-    panels = figure.subplots(len(lines), 2, sharey=True, squeeze=False)
-    every = [line for found in lines.values() for line in found]
+    panels = figure.subplots(len(lines), 2, sharey="row", squeeze=False)
     for (name, members), (errors, differences) in zip(lines.items(), panels, strict=True):
         dress(errors, EXPERIMENTS[name].title, "error (%)", "")
         dress(differences, "", POINTS, "")
         _scale(errors, draw_errors(errors, members, levels), from_zero=False)
         _scale(differences, [0.0, *draw_differences(differences, members, levels)], from_zero=False)
-        _name_lines(errors, levels, every)
-        _name_lines(differences, levels, every)
+        for axes in (errors, differences):
+            _name_lines(axes, levels, members)
+            axes.locator_params(axis="x", nbins=NUMBERS)
     handles = [*error_handles(familiar=False), *difference_handles()[1:]]
     figure.legend(handles=handles, loc="outside upper left", ncols=2, frameon=False, fontsize=TEXT)
     _explain(figure, [levels])
