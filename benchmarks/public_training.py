@@ -7,25 +7,23 @@
 
 The first command runs the Python code in the folder that it is given: give one that you trust. All that learns is its
 own: the example with one layer of capsules of its README, its choice of validation images, its random windows, loss,
-optimiser and loop. From here it gets smallNORB in the files that it reads, shrunk to 48×48, and a question after each
-of the last epochs: what is the error on all test images? The second command asks the same of ours, from the same
-images, and both records stand in the same table and picture. Needs torchvision, which that code imports; none of it is
-part of this repository.
+optimiser and loop. It gets smallNORB in the files that it reads, shrunk to 48×48, and is asked after every so many
+epochs for its error on all test images. The second command asks the same of ours, from the same images, and both
+records stand in the same table and picture. Needs torchvision, which that code imports; none of it is part of this
+repository.
 
-Its rate is constant, so that a run that --minutes ends before --epochs is a shorter run, and recorded as one.
+The record is written again whenever test images were measured. Its rate is constant, so that a run that is ended early
+is a shorter run, and recorded as one; it cannot go on.
 """
 
 from __future__ import annotations
 
 import argparse
 import importlib
-import logging
-import math
 import os
 import random
 import sys
 import tempfile
-import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime
@@ -39,7 +37,6 @@ import torch
 from rich.console import Console
 from torch import Tensor, nn
 
-import vb_example
 from late_epochs import RESULTS, RUNNING, Followed, configured, path_of
 from public_clones import commit_of, importing_from
 from quatcaps.bench.machine import usual_name
@@ -54,57 +51,56 @@ from quatcaps.training.start import load_run_images
 
 ROW, REPOSITORY = "smallnorb/vb/published", "fabio-deep/Variational-Capsule-Routing"
 """Ours with the same training, and where the code is from."""
+EXAMPLE = "vb-example"
+"""Our network of the same layers: vb_example.py."""
 MODULES = ("capsnet", "datasets", "evaluate", "layers", "train", "utils", "vb_routing")
 """Of that code, which are forgotten again: their names are common."""
 ARCHITECTURE = [64, 8, 16, 16, 5]
 """The default of that code, of which the example takes the first and the third number."""
 
 
-class TimeIsUpError(Exception):
-    """The run has been given all its time."""
-
-
 class Watch:
     """Stands where that code measures its validation images after every epoch, and measures the test images too after
-    every so many from `first` on."""
+    every so many; `found` is called with what they are so far, by epoch."""
 
     def __init__(
-        self, evaluate: Callable[..., tuple[float, float]], tests: Any, options: argparse.Namespace, console: Console
+        self,
+        evaluate: Callable[..., tuple[float, float]],
+        tests: Any,
+        every: int,
+        found: Callable[[int, Mapping[int, float]], None],
+        console: Console,
     ) -> None:
-        self.evaluate, self.tests, self.every, self.console = evaluate, tests, options.every, console
-        self.first = 1 if options.minutes else options.epochs - options.last + 1
-        self.until = time.monotonic() + 60 * options.minutes if options.minutes else math.inf
+        self.evaluate, self.tests, self.every, self.found, self.console = evaluate, tests, every, found, console
         self.done = 0
         self.errors: dict[int, float] = {}
 
     def __call__(self, model: nn.Module, args: Any, images: Any) -> tuple[float, float]:
-        found = self.evaluate(model, args, images)
-        if images is self.tests:
-            return found
+        measured = self.evaluate(model, args, images)
+        if images is self.tests:  # which that code measures at its end
+            return measured
         self.done += 1
-        if self.done >= self.first and self.done % self.every == 0:
-            self.errors[self.done] = 100 * (1 - self.evaluate(model, args, self.tests)[1])
-            validation = 100 * (1 - found[1])
-            say(
-                self.console,
-                f"epoch {self.done}: {self.errors[self.done]:.2f}% of test, {validation:.2f}% of validation",
-            )
-        if time.monotonic() > self.until:
-            raise TimeIsUpError
-        return found
+        if self.done % self.every == 0:
+            test, validation = (100 * (1 - right) for _, right in (self.evaluate(model, args, self.tests), measured))
+            self.errors[self.done] = test
+            self.found(self.done, self.errors)
+            say(self.console, f"epoch {self.done}: {test:.2f}% of test images, {validation:.2f}% of validation images")
+        return measured
 
 
-def lay_out(images: ImageSet, names: tuple[str, ...], folder: Path) -> None:
+def lay_out(images: ImageSet, folder: Path) -> None:
     """A folder for each class, and in it a file for each image, views first."""
-    for number, name in enumerate(names):
-        (folder / f"{number}-{name}").mkdir(parents=True)
-    for place, (image, label) in enumerate(zip(images.stored.numpy(), images.labels.tolist(), strict=True)):
-        numpy.save(folder / f"{label}-{names[label]}" / f"{place:05d}.npy", image)
+    folders = [folder / f"{number}-{name}" for number, name in enumerate(images.classes)]
+    for each in folders:
+        each.mkdir(parents=True)
+    pixels = images.stored if images.rows is None else images.stored[images.rows]
+    for place, (image, label) in enumerate(zip(pixels.numpy(), images.labels.tolist(), strict=True)):
+        numpy.save(folders[label] / f"{place:05d}.npy", image)
 
 
 @contextmanager
 def public_modules(folder: Path) -> Iterator[Mapping[str, ModuleType]]:
-    """The modules of that code. Folders are read in the order of their names, as that numbers the classes in training and
+    """The modules of that code. Folders are read in the order of their names: it numbers the classes, in training and
     in testing."""
     listed = os.listdir
     with ExitStack() as held:
@@ -113,43 +109,63 @@ def public_modules(folder: Path) -> Iterator[Mapping[str, ModuleType]]:
         if not torch.cuda.is_available():
             held.enter_context(patch.object(Tensor, "cuda", lambda tensor: tensor))
         try:
-            yield {name: importlib.import_module(name) for name in MODULES}
+            yield {name: imported(name) for name in MODULES}
         finally:
             for name in MODULES:
                 sys.modules.pop(name, None)
 
 
-def train(folder: Path, images: Mapping[str, ImageSet], options: argparse.Namespace, console: Console) -> Followed:
-    """Trains the example of that code; the record says what its test errors were."""
-    config = configured(ROW, options.seed, {"model": vb_example.NAME, "epochs": str(options.epochs)})
+def imported(name: str) -> ModuleType:
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name == name:
+            raise
+        raise QuatcapsError(f"that code imports {error.name}, which is not installed: install it first") from error
+
+
+def train(folder: Path, images: Mapping[str, ImageSet], options: argparse.Namespace, console: Console) -> Path:
+    """Trains the example of that code. Its record is written again after every epoch that was measured, so that a run
+    that is ended early leaves one."""
+    config, device, place = configuration(options), choose_device("auto"), Path()
     with tempfile.TemporaryDirectory(dir=options.work) as work, public_modules(folder) as code:
         paths = {name: Path(work, name) for name in images}
         for name, path in paths.items():
-            lay_out(images[name], images[name].classes, path)
+            lay_out(images[name], path)
         seed_everything(options.seed)
         args = arguments(config, Path(work))
         loaders = code["datasets"].smallnorb(args, {name: str(path) for name, path in paths.items()})
-        model = code["capsnet"].tinyCapsuleNet(args).to(choose_device("auto"))
-        watch = Watch(code["evaluate"].evaluate, loaders["test"], options, console)
+        model = code["capsnet"].tinyCapsuleNet(args).to(device)
+
+        def found(done: int, errors: Mapping[int, float]) -> None:
+            nonlocal place
+            epochs = tuple(epoch for epoch in errors if epoch > done - options.last)
+            record = Followed(
+                key=ROW,
+                config=config.changed({"epochs": done}),
+                parameters=parameter_count(model),
+                images=len(images["test"]),
+                machine=usual_name(device),
+                versions=versions(device),
+                date=datetime.now(UTC).strftime("%Y-%m-%d"),
+                epochs=epochs,
+                errors={RUNNING: tuple(errors[epoch] for epoch in epochs)},
+                code=f"{REPOSITORY}@{commit_of(folder)}",
+            )
+            before, place = place, path_of(options.output, ROW, record.config, code=True)
+            write_json(place, record.to_json())
+            if before.is_file():
+                before.unlink()
+
+        watch = Watch(code["evaluate"].evaluate, loaders["test"], options.every, found, console)
         with patch.multiple(code["train"], evaluate=watch, tqdm=lambda batches: batches, logging=MagicMock()):
-            try:
-                code["train"].train(model, loaders, args)
-            except TimeIsUpError:
-                say(console, f"{options.minutes:g} minutes are up after epoch {watch.done}")
-    epochs = tuple(epoch for epoch in watch.errors if epoch > watch.done - options.last)
-    device = choose_device("auto")
-    return Followed(
-        key=ROW,
-        config=config.changed({"epochs": watch.done}),
-        parameters=parameter_count(model),
-        images=len(images["test"]),
-        machine=usual_name(device),
-        versions=versions(device),
-        date=datetime.now(UTC).strftime("%Y-%m-%d"),
-        epochs=epochs,
-        errors={RUNNING: tuple(watch.errors[epoch] for epoch in epochs)},
-        code=f"{REPOSITORY}@{commit_of(folder)}",
-    )
+            code["train"].train(model, loaders, args)
+    return place
+
+
+def configuration(options: argparse.Namespace) -> TrainingConfig:
+    """Of our run with the same settings."""
+    return configured(ROW, options.seed, {"model": EXAMPLE, "epochs": str(options.epochs)})
 
 
 def arguments(config: TrainingConfig, work: Path) -> SimpleNamespace:
@@ -185,29 +201,27 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("folder", type=Path, help="a clone of that code")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--epochs", type=int, default=300)
-    parser.add_argument("--last", type=int, default=100, help="how many epochs are recorded, up to the last")
-    parser.add_argument("--every", type=int, default=1, help="… of which every so many is measured")
-    parser.add_argument("--minutes", type=float, default=0.0, help="end the run after so long; 0: train all epochs")
+    parser.add_argument("--every", type=int, default=2, help="after how many epochs test images are measured")
+    parser.add_argument("--last", type=int, default=100, help="of which epochs, up to the last, errors are recorded")
     parser.add_argument("--data-dir", type=Path)
-    parser.add_argument(
-        "--work", type=Path, help="where its files stand while it is trained (default: a temporary one)"
-    )
+    parser.add_argument("--work", type=Path, help="where its files stand meanwhile (default: where temporary ones do)")
     parser.add_argument("--output", type=Path, default=RESULTS)
     return parser.parse_args()
 
 
 def main(options: argparse.Namespace, console: Console) -> None:
-    at_least_one("last", options.last)
-    at_least_one("epochs", options.epochs)
-    at_least_one("every", options.every)
-    logging.getLogger().setLevel(logging.WARNING)
-    config = configured(ROW, options.seed, {"model": vb_example.NAME, "epochs": str(options.epochs)})
-    whole = config.changed({"validation": 0.0, "keep_best": False})  # that code holds images out by itself
-    experiment = load_run_images(whole, options.data_dir, console)
-    found = train(options.folder, {"train": experiment.training, **experiment.tests}, options, console)
-    path = path_of(options.output, ROW, found.config, code=True)
-    write_json(path, found.to_json())
-    say(console, f"{path}: epochs {found.epochs[0]} to {found.epochs[-1]} of {found.config.epochs}")
+    for name in ("epochs", "every", "last"):
+        at_least_one(name, getattr(options, name))
+    if options.every > options.epochs:
+        raise QuatcapsError(f"--every {options.every} measures none of {options.epochs} epochs: give at most as many")
+    path = path_of(options.output, ROW, configuration(options), code=True)
+    if path.exists():
+        say(console, f"{path} is there already")
+        return
+    whole = {"validation": 0.0, "keep_best": False}  # that code holds images out by itself
+    experiment = load_run_images(configuration(options).changed(whole), options.data_dir, console)
+    images = {"train": experiment.training, **experiment.tests}
+    say(console, f"recorded in {train(options.folder, images, options, console)}")
 
 
 if __name__ == "__main__":

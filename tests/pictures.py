@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from pathlib import Path
 from types import ModuleType
 
@@ -48,7 +49,7 @@ def touching(figure: Figure) -> list[tuple[str, str]]:
         ticks = [tick for tick in axes.xaxis.get_major_ticks() if low <= tick.get_loc() <= high]
         words = [tick.label1 for tick in ticks if tick.label1.get_visible() and tick.label1.get_text()]
         words = [word for word in words if word.get_rotation() == 0 and "\n" not in word.get_text()]
-        for left, right in zip(words, words[1:], strict=False):
+        for left, right in pairwise(words):
             if left.get_window_extent().x1 >= right.get_window_extent().x0:
                 found.append((left.get_text(), right.get_text()))
     return found

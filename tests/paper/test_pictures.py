@@ -163,7 +163,7 @@ def test_letters_can_be_read_at_the_width_of_a_page(drawn: dict[str, Figure]) ->
 
 
 def test_numbers_along_an_axis_stand_apart(drawn: dict[str, Figure]) -> None:
-    assert {name: touching(figure) for name, figure in drawn.items()} == dict.fromkeys(drawn, [])
+    assert {name: touching(figure) for name, figure in drawn.items()} == {name: [] for name in drawn}
 
 
 def test_parameters_are_those_of_the_dataset(drawn: dict[str, Figure]) -> None:
