@@ -13,6 +13,8 @@ import pytest
 from made_up import leave, made_up
 
 from quatcaps.errors import QuatcapsError
+from quatcaps.files import read_json
+from quatcaps.paper import record
 from quatcaps.paper.collection import Entry
 from quatcaps.paper.record import differences, read_record, record_path, told
 from quatcaps.paper.rows import ROWS
@@ -27,6 +29,22 @@ def test_round_trip(tmp_path: Path) -> None:
     path = leave(tmp_path, record)
     assert path == tmp_path / "runs/azimuth-strict/qcn/best/seed-3.json" == record_path(tmp_path, ROW.key, 3)
     assert read_record(path) == record
+
+
+def test_a_record_is_read_again_only_if_its_file_changed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[Path] = []
+    monkeypatch.setattr(record, "read_json", lambda path, what: (read.append(path), read_json(path, what))[1])
+    path = leave(tmp_path, made_up(ROW, seed=3))
+    assert read_record(path) is read_record(path)
+    assert read == [path]
+    assert leave(tmp_path, made_up(ROW, seed=3, error=0.05)) == path
+    assert read_record(path) == made_up(ROW, seed=3, error=0.05)
+    path.write_text("{}")
+    with pytest.raises(QuatcapsError, match="is not the record of a run"):
+        read_record(path)
+    path.unlink()
+    with pytest.raises(QuatcapsError, match="cannot read"):
+        read_record(path)
 
 
 def test_the_epoch_that_validation_images_chose(tmp_path: Path) -> None:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
+from functools import cache
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 from quatcaps.errors import QuatcapsError
-from quatcaps.files import read_json, write_json
+from quatcaps.files import explained, read_json, write_json
 from quatcaps.paper.row import Row
 from quatcaps.training.config import TrainingConfig
 from quatcaps.training.log import Record
@@ -101,7 +102,15 @@ def write_record(path: Path, record: RunRecord) -> None:
 
 
 def read_record(path: Path) -> RunRecord:
-    """The record in a file; an error that names the file where it is none."""
+    """The record in a file; an error that names the file where it is none. A file is read once for each of its states:
+    tables, lists and the costs in them ask for the same records."""
+    with explained(f"read {path}"):
+        now = path.stat()
+    return _read(path, (now.st_ino, now.st_mtime_ns, now.st_size))
+
+
+@cache
+def _read(path: Path, state: tuple[int, ...]) -> RunRecord:
     what = "the record of a run"
     value = read_json(path, what)
     if value.get("format") != FORMAT:
