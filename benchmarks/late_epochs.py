@@ -36,7 +36,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from matplotlib.ticker import NullFormatter, ScalarFormatter
+from matplotlib.ticker import MaxNLocator, NullFormatter, ScalarFormatter
 from rich.console import Console
 from torch import Tensor
 
@@ -235,34 +235,41 @@ def table_of(runs: Sequence[Followed]) -> Table:
 
 
 def draw(runs: Sequence[Followed], path: Path) -> None:
-    """A panel for each run, a line for each way."""
-    across = min(2, len(runs))
-    down = -(-len(runs) // across)
+    """A panel for each kind of run, in it a line for each seed and way."""
+    kinds = {run.name: [each for each in runs if each.name == run.name] for run in runs}
+    across = min(2, len(kinds))
+    down = -(-len(kinds) // across)
     figure = new_figure(WIDTH, 1.0 + 3.2 * down)
     panels = figure.subplots(down, across, sharey=True, squeeze=False).flatten()
-    for axes in panels[len(runs) :]:
+    for axes in panels[len(kinds) :]:
         axes.remove()
-    for number, (axes, run) in enumerate(zip(panels, runs, strict=False)):
-        dress(axes, literal(wrapped(run)), "epoch", "" if number % across else "test error (%)")
+    for number, (axes, (name, same)) in enumerate(zip(panels, kinds.items(), strict=False)):
+        dress(axes, literal(wrapped(name, len(same))), "epoch", "" if number % across else "test error (%)")
         axes.title.set_fontsize(SMALL)
         axes.grid(axis="y", color=RULE, linewidth=0.8)
-        for way, errors in run.errors.items():
-            axes.plot(run.epochs, errors, color=COLOURS[way], marker="o", markersize=3, linewidth=1.2, label=way)
+        for run in same:
+            for way, errors in run.errors.items():
+                axes.plot(run.epochs, errors, color=COLOURS[way], marker="o", markersize=3, linewidth=1.2, label=way)
         axes.set_yscale("log")
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     panels[0].set_yticks(TICKS)
     panels[0].yaxis.set_major_formatter(ScalarFormatter())
     panels[0].yaxis.set_minor_formatter(NullFormatter())
     every = [error for run in runs for errors in run.errors.values() for error in errors]
     panels[0].set_ylim(0.9 * max(min(every), LEAST_SHOWN), 1.1 * max(every))
-    found = {label: handle for axes in panels for handle, label in zip(*axes.get_legend_handles_labels(), strict=True)}
+    found = {
+        label: handle
+        for axes in panels[: len(kinds)]
+        for handle, label in zip(*axes.get_legend_handles_labels(), strict=True)
+    }
     ways = [way for way in WAYS if way in found]
     figure.legend([found[way] for way in ways], ways, loc="outside upper left", ncols=4, frameon=False, fontsize=TEXT)
     save(figure, path)
 
 
-def wrapped(run: Followed) -> str:
+def wrapped(name: str, seeds: int) -> str:
     """The title of its panel."""
-    return textwrap.fill(f"{run.name}, seed {run.config.seed}", LETTERS)
+    return textwrap.fill(f"{name}, {seeds} {'seeds' if seeds > 1 else 'seed'}", LETTERS)
 
 
 def recorded(folder: Path) -> list[Followed]:

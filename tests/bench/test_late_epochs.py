@@ -7,6 +7,7 @@ import signal
 import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -159,13 +160,30 @@ def test_records_are_read_as_they_were_written(
     assert pictures.smallest_letters(figure) >= 11
     plain = replace(read, errors={way: read.errors[way] for way in (RUNNING, AVERAGE)})
     draw([plain, read, plain], tmp_path / "three.png")
-    assert pictures.legend_of(saved[-1]) == list(late_epochs.WAYS), "of all panels"
+    assert pictures.legend_of(saved[-1]) == list(late_epochs.WAYS), "of all lines"
     path.write_text('{"format": 1, "config": {}}', encoding="utf-8")
     with pytest.raises(QuatcapsError, match=r"one.json has no late epochs of a run: KeyError\('epochs'\)"):
         late_epochs.recorded(tmp_path)
     path.write_text("{}", encoding="utf-8")
     with pytest.raises(QuatcapsError, match="in format 1: move it out of this folder"):
         late_epochs.recorded(tmp_path)
+
+
+def test_seeds_share_a_panel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    saved = pictures.recorded(monkeypatch, late_epochs)
+    config = configured("smallnorb/qcn/paper", 0, {"epochs": "20"})
+    parts: dict[str, Any] = {"parameters": 1, "images": 2, "machine": "a machine", "versions": {}, "date": "today"}
+    runs = [
+        Followed("smallnorb/qcn/paper", config.changed({"seed": seed}), **parts, epochs=(19, 20), errors=errors)
+        for seed, errors in enumerate(({RUNNING: (5.0, 4.0)}, {RUNNING: (6.0, 3.0)}))
+    ]
+    draw([*runs, replace(runs[0], code="someone/something")], tmp_path / "kinds.png")
+    ours, theirs = saved[-1].axes
+    assert [tuple(line.get_ydata()) for line in ours.lines] == [(5.0, 4.0), (6.0, 3.0)]
+    assert [tuple(line.get_ydata()) for line in theirs.lines] == [(5.0, 4.0)]
+    assert ours.get_title(loc="left").split() == ["smallnorb/qcn/paper,", "qcn,", "20", "epochs,", "2", "seeds"]
+    saved[-1].draw_without_rendering()
+    assert all(float(tick) % 1 == 0 for tick in ours.get_xticks()), "no half epochs"
 
 
 def test_the_documents_have_the_table() -> None:
