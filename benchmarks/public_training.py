@@ -6,11 +6,12 @@
         --set model=vb-example --last 100
 
 The first command runs the Python code in the folder that it is given: give one that you trust. All that learns is its
-own: the example with one layer of capsules of its README, its choice of validation images, its random windows, loss,
-optimiser and loop. It gets smallNORB in the files that it reads, shrunk to 48×48, and is asked after every so many
-epochs for its error on all test images. The second command asks the same of ours, from the same images, and both
-records stand in the same table and picture. Needs torchvision, which that code imports; none of it is part of this
-repository.
+own: the example with one layer of capsules of its README, or with `--network vb-published` the network with three, its
+choice of validation images, its random windows, loss, optimiser and loop. It gets smallNORB in the files that it reads,
+shrunk to 48×48, and is asked after every so many epochs for its error on all test images. The second command asks the
+same of ours, from the same images, and both records stand in the same table and picture. Needs torchvision, which that
+code imports, and with three layers a GPU with tens of gigabytes, as that code holds all votes; none of it is part of
+this repository.
 
 The record is written again whenever test images were measured. Its rate is constant, so that a run that is ended early
 is a shorter run, and recorded as one; it cannot go on.
@@ -51,12 +52,14 @@ from quatcaps.training.start import load_run_images
 
 ROW, REPOSITORY = "smallnorb/vb/published", "fabio-deep/Variational-Capsule-Routing"
 """Ours with the same training, and where the code is from."""
-EXAMPLE = "vb-example"
-"""Our network of the same layers: vb_example.py."""
 MODULES = ("capsnet", "datasets", "evaluate", "layers", "train", "utils", "vb_routing")
 """Of that code, which are forgotten again: their names are common."""
-ARCHITECTURE = [64, 8, 16, 16, 5]
-"""The default of that code, of which the example takes the first and the third number."""
+NETWORKS: Mapping[str, tuple[str, list[int]]] = {
+    "vb-example": ("tinyCapsuleNet", [64, 8, 16, 16, 5]),
+    "vb-published": ("CapsuleNet", [64, 16, 32, 16, 5]),
+}
+"""By the names of ours: its class and widths there. The example takes the first and the third of the default ones; with
+those of `vb-published` three layers have as many parameters as are published."""
 
 
 class Watch:
@@ -125,7 +128,7 @@ def imported(name: str) -> ModuleType:
 
 
 def train(folder: Path, images: Mapping[str, ImageSet], options: argparse.Namespace, console: Console) -> Path:
-    """Trains the example of that code. Its record is written again after every epoch that was measured, so that a run
+    """Trains a network of that code. Its record is written again after every epoch that was measured, so that a run
     that is ended early leaves one."""
     config, device, place = configuration(options), choose_device("auto"), Path()
     with tempfile.TemporaryDirectory(dir=options.work) as work, public_modules(folder) as code:
@@ -133,9 +136,9 @@ def train(folder: Path, images: Mapping[str, ImageSet], options: argparse.Namesp
         for name, path in paths.items():
             lay_out(images[name], path)
         seed_everything(options.seed)
-        args = arguments(config, Path(work))
+        args = arguments(config, NETWORKS[options.network][1], Path(work))
         loaders = code["datasets"].smallnorb(args, {name: str(path) for name, path in paths.items()})
-        model = code["capsnet"].tinyCapsuleNet(args).to(device)
+        model = getattr(code["capsnet"], NETWORKS[options.network][0])(args).to(device)
 
         def found(done: int, errors: Mapping[int, float]) -> None:
             nonlocal place
@@ -165,10 +168,10 @@ def train(folder: Path, images: Mapping[str, ImageSet], options: argparse.Namesp
 
 def configuration(options: argparse.Namespace) -> TrainingConfig:
     """Of our run with the same settings."""
-    return configured(ROW, options.seed, {"model": EXAMPLE, "epochs": str(options.epochs)})
+    return configured(ROW, options.seed, {"model": options.network, "epochs": str(options.epochs)})
 
 
-def arguments(config: TrainingConfig, work: Path) -> SimpleNamespace:
+def arguments(config: TrainingConfig, widths: list[int], work: Path) -> SimpleNamespace:
     """What the command line of that code says by default, with the epochs that are wanted."""
     return SimpleNamespace(
         n_epochs=config.epochs,
@@ -182,7 +185,7 @@ def arguments(config: TrainingConfig, work: Path) -> SimpleNamespace:
         contrast=0,
         patience=1e4,
         crop_dim=config.crop,
-        arch=ARCHITECTURE,
+        arch=widths,
         n_channels=2,
         test_affNIST=False,
         writer=MagicMock(),
@@ -199,6 +202,7 @@ def seed_everything(seed: int) -> None:
 def parsed() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path, help="a clone of that code")
+    parser.add_argument("--network", choices=list(NETWORKS), default="vb-example")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--epochs", type=int, default=300)
     parser.add_argument("--every", type=int, default=2, help="after how many epochs test images are measured")

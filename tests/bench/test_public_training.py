@@ -19,6 +19,7 @@ from quatcaps.console import standard_output
 from quatcaps.data.imageset import ImageSet
 from quatcaps.data.splits import Experiment
 from quatcaps.errors import QuatcapsError
+from quatcaps.paper.rows import ROWS
 
 FILES = {
     "layers": "",
@@ -32,6 +33,11 @@ class tinyCapsuleNet(nn.Module):
     def __init__(self, args):
         super().__init__()
         self.learned, self.args = nn.Parameter(args.learning_rate * torch.ones(3)), args
+
+class CapsuleNet(tinyCapsuleNet):
+    def __init__(self, args):
+        super().__init__(args)
+        self.more = nn.Parameter(torch.ones(sum(args.arch)))
 """,
     "evaluate": """
 def evaluate(model, args, images):
@@ -132,6 +138,13 @@ def test_it_has_a_line_of_its_own_beside_ours(monkeypatch: pytest.MonkeyPatch, f
         f"{ROW}, vb-example, 5 epochs",
         f"{ROW}, public code, vb-example, 5 epochs",
     ]
+
+
+def test_three_layers(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
+    (found,) = run(monkeypatch, folder, "--epochs", "5", "--network", "vb-published")
+    assert (found.config.model, found.parameters) == ("vb-published", 3 + 64 + 16 + 32 + 16 + 5)
+    assert found.config.model_settings == ROWS[ROW].config(0).model_settings
+    assert found.name == f"{ROW}, public code, vb-published, 4 epochs"
 
 
 def test_classes_have_the_same_numbers_in_training_and_testing(
