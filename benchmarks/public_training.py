@@ -14,7 +14,7 @@ code imports, and with three layers a GPU with tens of gigabytes, as that code h
 this repository.
 
 The record is written again whenever test images were measured. Its rate is constant, so that a run that is ended early
-is a shorter run, and recorded as one; it cannot go on.
+is a shorter run, and recorded as one; it cannot go on, and the same command begins anew and replaces it.
 """
 
 from __future__ import annotations
@@ -64,17 +64,17 @@ those of `vb-published` three layers have as many parameters as are published.""
 
 class Watch:
     """Stands where that code measures its validation images after every epoch, and measures the test images too after
-    every so many; `found` is called with what they are so far, by epoch."""
+    those that are `due`; `found` is called with the errors so far, by epoch."""
 
     def __init__(
         self,
         evaluate: Callable[..., tuple[float, float]],
         tests: Any,
-        every: int,
+        due: Callable[[int], bool],
         found: Callable[[int, Mapping[int, float]], None],
         console: Console,
     ) -> None:
-        self.evaluate, self.tests, self.every, self.found, self.console = evaluate, tests, every, found, console
+        self.evaluate, self.tests, self.due, self.found, self.console = evaluate, tests, due, found, console
         self.done = 0
         self.errors: dict[int, float] = {}
 
@@ -83,7 +83,7 @@ class Watch:
         if images is self.tests:  # which that code measures at its end
             return measured
         self.done += 1
-        if self.done % self.every == 0:
+        if self.due(self.done):
             test, validation = (100 * (1 - right) for _, right in (self.evaluate(model, args, self.tests), measured))
             self.errors[self.done] = test
             self.found(self.done, self.errors)
@@ -127,21 +127,22 @@ def imported(name: str) -> ModuleType:
         raise QuatcapsError(f"that code imports {error.name}, which is not installed: install it first") from error
 
 
-def train(folder: Path, images: Mapping[str, ImageSet], options: argparse.Namespace, console: Console) -> Path:
+def train(
+    folder: Path, images: Mapping[str, ImageSet], options: argparse.Namespace, path: Path, console: Console
+) -> None:
     """Trains a network of that code. Its record is written again after every epoch that was measured, so that a run
     that is ended early leaves one."""
-    config, device, place = configuration(options), choose_device("auto"), Path()
+    config, device = configuration(options), choose_device("auto")
     with tempfile.TemporaryDirectory(dir=options.work) as work, public_modules(folder) as code:
-        paths = {name: Path(work, name) for name in images}
-        for name, path in paths.items():
-            lay_out(images[name], path)
+        folders = {name: Path(work, name) for name in images}
+        for name, each in folders.items():
+            lay_out(images[name], each)
         seed_everything(options.seed)
         args = arguments(config, NETWORKS[options.network][1], Path(work))
-        loaders = code["datasets"].smallnorb(args, {name: str(path) for name, path in paths.items()})
+        loaders = code["datasets"].smallnorb(args, {name: str(each) for name, each in folders.items()})
         model = getattr(code["capsnet"], NETWORKS[options.network][0])(args).to(device)
 
         def found(done: int, errors: Mapping[int, float]) -> None:
-            nonlocal place
             epochs = tuple(epoch for epoch in errors if epoch > done - options.last)
             record = Followed(
                 key=ROW,
@@ -155,15 +156,14 @@ def train(folder: Path, images: Mapping[str, ImageSet], options: argparse.Namesp
                 errors={RUNNING: tuple(errors[epoch] for epoch in epochs)},
                 code=f"{REPOSITORY}@{commit_of(folder)}",
             )
-            before, place = place, path_of(options.output, ROW, record.config, code=True)
-            write_json(place, record.to_json())
-            if before.is_file():
-                before.unlink()
+            write_json(path, record.to_json())
 
-        watch = Watch(code["evaluate"].evaluate, loaders["test"], options.every, found, console)
+        def due(done: int) -> bool:
+            return done % options.every == 0 or done == options.epochs
+
+        watch = Watch(code["evaluate"].evaluate, loaders["test"], due, found, console)
         with patch.multiple(code["train"], evaluate=watch, tqdm=lambda batches: batches, logging=MagicMock()):
             code["train"].train(model, loaders, args)
-    return place
 
 
 def configuration(options: argparse.Namespace) -> TrainingConfig:
@@ -205,7 +205,9 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--network", choices=list(NETWORKS), default="vb-example")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--epochs", type=int, default=300)
-    parser.add_argument("--every", type=int, default=2, help="after how many epochs test images are measured")
+    parser.add_argument(
+        "--every", type=int, default=2, help="test images are measured after so many epochs, and the last"
+    )
     parser.add_argument("--last", type=int, default=100, help="of which epochs, up to the last, errors are recorded")
     parser.add_argument("--data-dir", type=Path)
     parser.add_argument("--work", type=Path, help="where its files stand meanwhile (default: where temporary ones do)")
@@ -216,16 +218,14 @@ def parsed() -> argparse.Namespace:
 def main(options: argparse.Namespace, console: Console) -> None:
     for name in ("epochs", "every", "last"):
         at_least_one(name, getattr(options, name))
-    if options.every > options.epochs:
-        raise QuatcapsError(f"--every {options.every} measures none of {options.epochs} epochs: give at most as many")
     path = path_of(options.output, ROW, configuration(options), code=True)
-    if path.exists():
+    if path.exists() and Followed.read(path).config.epochs == options.epochs:
         say(console, f"{path} is there already")
         return
     whole = {"validation": 0.0, "keep_best": False}  # that code holds images out by itself
     experiment = load_run_images(configuration(options).changed(whole), options.data_dir, console)
-    images = {"train": experiment.training, **experiment.tests}
-    say(console, f"recorded in {train(options.folder, images, options, console)}")
+    train(options.folder, {"train": experiment.training, **experiment.tests}, options, path, console)
+    say(console, f"recorded in {path}")
 
 
 if __name__ == "__main__":

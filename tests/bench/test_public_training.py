@@ -19,6 +19,7 @@ from quatcaps.console import standard_output
 from quatcaps.data.imageset import ImageSet
 from quatcaps.data.splits import Experiment
 from quatcaps.errors import QuatcapsError
+from quatcaps.files import write_json
 from quatcaps.paper.rows import ROWS
 
 FILES = {
@@ -128,6 +129,18 @@ def test_a_run_that_is_ended_leaves_what_it_found(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(public_training, "arguments", stopping)
     (found,) = run(monkeypatch, folder, "--epochs", "5", "--every", "1")
     assert (found.epochs, found.config.epochs) == ((1, 2, 3), 3)
+    monkeypatch.setattr(public_training, "arguments", given)
+    (found,) = run(monkeypatch, folder, "--epochs", "5", "--every", "2")
+    assert (found.epochs, found.config.epochs) == ((2, 4, 5), 5), "which is no reason not to train it"
+
+
+def test_a_longer_run_leaves_the_record_of_a_shorter_one(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
+    (ours,) = run(monkeypatch, folder, "--epochs", "5", "--every", "1")
+    shorter = late_epochs.path_of(folder.parent / "records", ROW, ours.config.changed({"epochs": 3}), code=True)
+    write_json(shorter, Followed(**{**vars(ours), "config": ours.config.changed({"epochs": 3})}).to_json())
+    next(path for path in shorter.parent.iterdir() if path != shorter).unlink()
+    assert len(run(monkeypatch, folder, "--epochs", "5", "--every", "1")) == 2
+    assert Followed.read(shorter).config.epochs == 3
 
 
 def test_it_has_a_line_of_its_own_beside_ours(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
@@ -144,7 +157,7 @@ def test_three_layers(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
     (found,) = run(monkeypatch, folder, "--epochs", "5", "--network", "vb-published")
     assert (found.config.model, found.parameters) == ("vb-published", 3 + 64 + 16 + 32 + 16 + 5)
     assert found.config.model_settings == ROWS[ROW].config(0).model_settings
-    assert found.name == f"{ROW}, public code, vb-published, 4 epochs"
+    assert found.name == f"{ROW}, public code, vb-published, 5 epochs"
 
 
 def test_classes_have_the_same_numbers_in_training_and_testing(
@@ -177,8 +190,8 @@ def test_a_record_is_not_made_twice(
 
 
 def test_what_is_refused(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
-    with pytest.raises(QuatcapsError, match="--every 6 measures none of 5 epochs"):
-        run(monkeypatch, folder, "--epochs", "5", "--every", "6")
+    with pytest.raises(QuatcapsError, match="every"):
+        run(monkeypatch, folder, "--every", "0")
     with pytest.raises(QuatcapsError, match="last"):
         run(monkeypatch, folder, "--last", "0")
     (folder / "src" / "datasets.py").write_text("import a_library_that_is_not_here")
