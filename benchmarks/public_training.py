@@ -44,7 +44,7 @@ from quatcaps.bench.machine import usual_name
 from quatcaps.console import say, standard_output
 from quatcaps.data.imageset import ImageSet
 from quatcaps.errors import QuatcapsError, at_least_one
-from quatcaps.files import write_json
+from quatcaps.files import make_folder, write_json
 from quatcaps.models import parameter_count
 from quatcaps.training.config import TrainingConfig
 from quatcaps.training.run import choose_device, versions
@@ -108,7 +108,7 @@ def public_modules(folder: Path) -> Iterator[Mapping[str, ModuleType]]:
     listed = os.listdir
     with ExitStack() as held:
         held.enter_context(importing_from(folder / "src"))
-        held.enter_context(patch("os.listdir", lambda path: sorted(listed(path))))
+        held.enter_context(patch("os.listdir", lambda path=".": sorted(listed(path))))
         if not torch.cuda.is_available():
             held.enter_context(patch.object(Tensor, "cuda", lambda tensor: tensor))
         try:
@@ -222,9 +222,15 @@ def main(options: argparse.Namespace, console: Console) -> None:
     if path.exists() and Followed.read(path).config.epochs == options.epochs:
         say(console, f"{path} is there already")
         return
+    if options.work is not None:
+        make_folder(options.work)
     whole = {"validation": 0.0, "keep_best": False}  # that code holds images out by itself
     experiment = load_run_images(configuration(options).changed(whole), options.data_dir, console)
-    train(options.folder, {"train": experiment.training, **experiment.tests}, options, path, console)
+    try:
+        train(options.folder, {"train": experiment.training, **experiment.tests}, options, path, console)
+    except KeyboardInterrupt:
+        kept = f"{path} has what was measured of it" if path.exists() else "nothing had been measured"
+        raise QuatcapsError(f"ended early: {kept}") from None
     say(console, f"recorded in {path}")
 
 

@@ -183,7 +183,7 @@ def test_what_is_missing_is_told(tmp_path: Path) -> None:
         recorded(tmp_path / beside_public_code.NAME)
 
 
-def test_the_commit_is_that_of_the_clone_alone(tmp_path: Path) -> None:
+def test_the_commit_is_that_of_the_clone_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def git(*words: str) -> str:
         identity = ("-c", "user.name=one", "-c", "user.email=one@example.org")
         done = subprocess.run(["git", "-C", tmp_path, *identity, *words], check=True, capture_output=True, text=True)
@@ -199,6 +199,8 @@ def test_the_commit_is_that_of_the_clone_alone(tmp_path: Path) -> None:
     assert commit_of(tmp_path / "inside") == "unknown", "a copy in another repository"
     (tmp_path / "layers.py").write_text("one = 2\n")
     assert commit_of(tmp_path) == git("rev-parse", "HEAD") + ", modified"
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert commit_of(tmp_path) == "unknown", "no git on this machine"
 
 
 def test_the_page_of_models_has_what_was_found() -> None:

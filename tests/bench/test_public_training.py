@@ -3,7 +3,6 @@ is no part of the tests; files with the same functions stand in its place."""
 
 from __future__ import annotations
 
-import contextlib
 import os
 import sys
 from pathlib import Path
@@ -102,8 +101,7 @@ def images(monkeypatch: pytest.MonkeyPatch) -> ImageSet:
 def run(monkeypatch: pytest.MonkeyPatch, folder: Path, *words: str) -> list[Followed]:
     output = folder.parent / "records"
     monkeypatch.setattr(sys, "argv", ["public_training.py", str(folder), "--output", str(output), *words])
-    with contextlib.suppress(KeyboardInterrupt):
-        main(parsed(), standard_output())
+    main(parsed(), standard_output())
     return [Followed.read(path) for path in output.iterdir()]
 
 
@@ -127,7 +125,9 @@ def test_a_run_that_is_ended_leaves_what_it_found(monkeypatch: pytest.MonkeyPatc
         return args
 
     monkeypatch.setattr(public_training, "arguments", stopping)
-    (found,) = run(monkeypatch, folder, "--epochs", "5", "--every", "1")
+    with pytest.raises(QuatcapsError, match=r"ended early: .*seed-0\.json has what was measured of it"):
+        run(monkeypatch, folder, "--epochs", "5", "--every", "1", "--work", str(folder.parent / "new" / "folder"))
+    (found,) = (Followed.read(path) for path in (folder.parent / "records").iterdir())
     assert (found.epochs, found.config.epochs) == ((1, 2, 3), 3)
     monkeypatch.setattr(public_training, "arguments", given)
     (found,) = run(monkeypatch, folder, "--epochs", "5", "--every", "2")
